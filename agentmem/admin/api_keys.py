@@ -40,7 +40,7 @@ async def create_api_key(
     the key of who asks, for the audit row. Raises InvalidRecord, naming the field, for what cannot be.
     """
     now = engine.clock.now()
-    Scope(user_id, GLOBAL if channel is None else channel, agent_id)  # checks them
+    Scope(user_id, GLOBAL if channel is None else channel, agent_id).check_visible()
     ends = None if expires_at is None else to_utc(expires_at, "expires_at")
     if ends is not None and ends <= now:
         raise InvalidRecord("expires_at must be in the future", field="expires_at")

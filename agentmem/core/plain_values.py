@@ -6,6 +6,7 @@ A value is refused before anything is written, never altered: NaN does not becom
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Iterator, Mapping
 from datetime import datetime
 from typing import Annotated, Any
@@ -19,6 +20,16 @@ MAX_JSON_VALUES = 100_000  # in one free-form field: what contains a value many 
 MAX_JSON_DIGITS = 300  # of a whole number: as far as a float reaches, and Postgres, Redis and Neo4j clients read
 MAX_INTEGER = 2**63 - 1  # what the stores hold in a column
 _DIGITS_BOUND = 10**MAX_JSON_DIGITS
+# White space, controls, and what Unicode calls format characters, fillers, joiners and variation selectors.
+_VISIBLE = re.compile(
+    "[^\\s\x00-\x1f\x7f-\x9f\u00ad\u034f\u061c\u115f\u1160\u17b4\u17b5\u180b-\u180f\u200b-\u200f\u2028-\u202e\u2060-\u206f"
+    "\u2800\u3164\ufe00-\ufe0f\ufeff\uffa0\ufff0-\ufffb\U0001bca0-\U0001bca3\U0001d173-\U0001d17a\U000e0000-\U000e0fff]"
+)
+
+
+def has_visible(text: str) -> bool:
+    """Whether a text has a character that shows."""
+    return _VISIBLE.search(text) is not None
 
 
 def describe_value(value: object) -> str:

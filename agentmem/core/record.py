@@ -10,7 +10,8 @@ from typing import Annotated, Any, ClassVar, Literal
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, ValidationInfo
 
 from agentmem.core.clock import to_utc
-from agentmem.core.scope import GLOBAL, check_identifier
+from agentmem.core.plain_values import has_visible
+from agentmem.core.scope import GLOBAL, check_identifier, check_stored_identifier
 
 UnitInterval = Annotated[float, Field(strict=True, ge=0.0, le=1.0, allow_inf_nan=False)]
 Key = tuple[str, str]  # (kind, id); unique within a user
@@ -29,13 +30,15 @@ MissedRuns = Literal["once", "skip"]  # of several missed runs: one now, or none
 LOG_FIELDS = frozenset({"id", "user_id", "recorded_at", "seq", "operation_id"})  # not shown in a `repr`, but for the id
 
 
-def _check_id(value: str) -> str:
-    return check_identifier(value, "id") if value else value
+# In JSON mode records are read from a store or an export: what older versions took must still load.
+def _check_id(value: str, info: ValidationInfo) -> str:
+    check = check_stored_identifier if info.mode == "json" else check_identifier
+    return check(value, "id") if value else value
 
 
-def _check_text(value: str) -> str:
-    if not value.strip():
-        raise ValueError("must not be empty")
+def _check_text(value: str, info: ValidationInfo) -> str:
+    if not (value.strip() if info.mode == "json" else has_visible(value)):
+        raise ValueError("must not be empty or invisible")
     if len(value) > MAX_TEXT_CHARS:
         raise ValueError(f"must have at most {MAX_TEXT_CHARS:,} characters, got {len(value):,}")
     try:

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from typing import Self
 
-from agentmem.core.plain_values import describe_value
+from agentmem.core.plain_values import describe_value, has_visible
 from agentmem.errors import InvalidRecord, ScopeError
 
 GLOBAL = "_global"
@@ -19,10 +20,18 @@ _CONTROL_CHARS = re.compile("[\x00-\x1f\ud800-\udfff]")
 
 
 def check_identifier(value: object, field: str) -> str:
-    """A user, channel, agent, conversation or record id: 1 to 200 characters, no control characters.
+    """A user, channel, agent, conversation or record id: 1 to 200 characters, one of them visible, none a control.
 
     Raises InvalidRecord naming the field.
     """
+    checked = check_stored_identifier(value, field)
+    if not has_visible(checked):
+        raise InvalidRecord(f"{field} must have a visible character, got {describe_value(checked)}", field=field)
+    return checked
+
+
+def check_stored_identifier(value: object, field: str) -> str:
+    """The same for what is stored already, where older versions took names without a visible character."""
     if not isinstance(value, str) or not value.strip():
         raise InvalidRecord(f"{field} must be a non-empty string, got {describe_value(value)}", field=field)
     if len(value) > MAX_IDENTIFIER_CHARS:
@@ -66,17 +75,23 @@ class Scope:
     key_id: str | None = None
 
     def __post_init__(self) -> None:
-        check_identifier(self.user_id, "user_id")
-        check_identifier(self.channel, "channel")
-        for field in ("agent_id", "conversation_id", "session_id"):
-            if getattr(self, field) is not None:
-                check_identifier(getattr(self, field), field)
+        self._check_names(check_stored_identifier)
         if self.user_id == SYSTEM_USER:
             raise ScopeError(f"user_id {SYSTEM_USER!r} is kept for the system")
         if self.agent_id is not None and len(self.agent_id) > MAX_AGENT_CHARS:
             raise InvalidRecord(f"agent_id must have at most {MAX_AGENT_CHARS} characters", field="agent_id")
         if is_self_channel(self.channel) and (self.agent_id is None or self.channel != self_channel(self.agent_id)):
             raise ScopeError(f"channel {self.channel!r} is private to its agent; give its agent_id")
+
+    def _check_names(self, check: Callable[[object, str], str]) -> None:
+        for field in ("user_id", "channel", "agent_id", "conversation_id", "session_id"):
+            if (name := getattr(self, field)) is not None or field in ("user_id", "channel"):
+                check(name, field)
+
+    def check_visible(self) -> Self:
+        """This scope, as a caller may name it. Raises InvalidRecord for a name without a visible character."""
+        self._check_names(check_identifier)
+        return self
 
     @property
     def actor(self) -> str:
@@ -96,7 +111,7 @@ class Scope:
             return self
         if isinstance(channels, str) or not channels:
             raise InvalidRecord("channels must be a non-empty list of channel names", field="channels")
-        names = tuple(check_identifier(name, "channels") for name in channels)
+        names = tuple(check_stored_identifier(name, "channels") for name in channels)
         for name in names:
             if is_self_channel(name) and (self.agent_id is None or name != self_channel(self.agent_id)):
                 raise ScopeError(f"channel {name!r} is private to its agent")

@@ -21,6 +21,7 @@ from pydantic import (
 )
 
 from agentmem.beliefs.slots import MAX_SLOT_CHARS
+from agentmem.core.plain_values import has_visible
 
 MAX_CLAIM_CHARS = 500
 MAX_VALUE_CHARS = 300
@@ -39,7 +40,7 @@ _INSPECTION_FACTOR = 4  # times as many items are looked at, to fill the places 
 def _to_one_line(text: str) -> str:
     """On one line and without control characters, so that no text can look like a part of a prompt."""
     line = " ".join("".join(c if c.isprintable() or c.isspace() else _drop_invisible(c) for c in text).split())
-    if not line:
+    if not has_visible(line):
         raise ValueError("must say something")
     return line
 
@@ -50,7 +51,7 @@ def _drop_invisible(character: str) -> str:
 
 
 def _to_optional_line(text: str) -> str:
-    return _to_one_line(text) if text.strip() else ""
+    return _to_one_line(text) if has_visible(text) else ""
 
 
 def fold_label(value: object) -> object:

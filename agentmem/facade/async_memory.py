@@ -99,7 +99,7 @@ class AsyncAgentMemory:
         settings: Settings | None = None,
         **overrides: Unpack[SettingsOverrides],
     ) -> None:
-        self.scope = Scope(user_id, channel, agent_id, conversation_id, session_id)
+        self.scope = Scope(user_id, channel, agent_id, conversation_id, session_id).check_visible()
         self._opening = EngineHandle(load_settings(settings, **overrides))
 
     # -- life
@@ -148,7 +148,8 @@ class AsyncAgentMemory:
             "key_id": key_id,
         }
         other = AsyncAgentMemory.__new__(AsyncAgentMemory)
-        other.scope = replace(self.scope, **{name: value for name, value in asked.items() if value is not None})
+        given = {name: value for name, value in asked.items() if value is not None}
+        other.scope = replace(self.scope, **given).check_visible()
         if user_id not in (None, self.scope.user_id) and conversation_id is None:
             other.scope = replace(other.scope, conversation_id=None)
         other._opening = self._opening

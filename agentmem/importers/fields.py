@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 from typing import Any, NotRequired, Required, TypedDict, cast
 
 from agentmem.core.clock import to_utc
-from agentmem.core.plain_values import copy_json, describe_value
+from agentmem.core.plain_values import copy_json, describe_value, has_visible
 from agentmem.core.record import MAX_TEXT_CHARS
 from agentmem.core.records import parse_role
 from agentmem.core.scope import check_identifier
@@ -92,7 +92,7 @@ def parse_text(value: object, field: str, location: SourceLocation) -> str:
 def parse_nonempty_text(value: object, field: str, location: SourceLocation) -> str:
     """Text that must not be empty."""
     written = parse_text(value, field, location)
-    if not written.strip():
+    if not has_visible(written):
         raise location.build_error(field, "must not be empty")
     return written
 

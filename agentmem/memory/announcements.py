@@ -17,7 +17,7 @@ from typing import NamedTuple
 
 from agentmem.core.changes import Change, JournalEntry, WriteAttempt, hash_request
 from agentmem.core.clock import add_time, derive_id
-from agentmem.core.plain_values import describe_value
+from agentmem.core.plain_values import describe_value, has_visible
 from agentmem.core.record import Key, Status
 from agentmem.core.records import ANNOUNCEMENT_TAG, Fact, Turn, build_record
 from agentmem.core.scope import SWARM
@@ -88,7 +88,7 @@ async def announce(
 ) -> Fact:
     """Tell all agents of the user something; see `AsyncAgentMemory.announce`."""
     words: object = text
-    if not isinstance(words, str) or not words.strip():
+    if not isinstance(words, str) or not has_visible(words):
         raise InvalidRecord("text must be non-empty text", field="text")
     lasting = _parse_lifetime(expires_in)
 

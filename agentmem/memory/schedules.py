@@ -11,7 +11,7 @@ from zoneinfo import ZoneInfo
 from agentmem.core.arguments import check_arguments
 from agentmem.core.changes import Change, JournalEntry, WriteAttempt, hash_request
 from agentmem.core.clock import add_time, derive_id, to_utc
-from agentmem.core.plain_values import describe_value
+from agentmem.core.plain_values import describe_value, has_visible
 from agentmem.core.procedural_records import Schedule
 from agentmem.core.record import MissedRuns, Status
 from agentmem.core.records import build_record
@@ -106,7 +106,7 @@ class Schedules:
         seconds = _to_seconds(every)
         if (seconds is None) == (not cron):
             raise InvalidRecord("give either cron or every", field="cron")
-        if cron and not prompt.strip():
+        if cron and not has_visible(prompt):
             raise InvalidRecord("prompt must be non-empty text", field="prompt")
         parse_timezone(timezone)
         said = {

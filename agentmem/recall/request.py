@@ -8,7 +8,7 @@ from datetime import datetime, timedelta
 from typing import Literal
 
 from agentmem.core.clock import add_time, to_utc
-from agentmem.core.plain_values import describe_value
+from agentmem.core.plain_values import describe_value, has_visible
 from agentmem.errors import InvalidRecord, RateLimited
 from agentmem.text.query_parser import ParsedQuery
 
@@ -103,7 +103,7 @@ class RecallQuery:
 def _check_query(text: object) -> None:
     if not isinstance(text, str):
         raise InvalidRecord(f"query must be a string, got {type(text).__name__}", field="query")
-    if not text.strip() or len(text) > MAX_QUERY_CHARS:
+    if not has_visible(text) or len(text) > MAX_QUERY_CHARS:
         raise InvalidRecord(
             f"query must have 1 to {MAX_QUERY_CHARS:,} characters, not all of them blank, got {len(text):,}",
             field="query",

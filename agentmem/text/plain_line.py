@@ -8,10 +8,13 @@ from __future__ import annotations
 
 import re
 
+from agentmem.core.plain_values import has_visible
+
 MEMORY_TAG = "memory"
 """The tag between whose markers a context stands; `to_plain_line` breaks every other one."""
 
 MAX_NAME_CHARS = 60
+MAX_ESCAPED_CHARS = 8
 _JOINERS = "\u200c\u200d"  # parts of words in some scripts and of emoji; a model reads over them
 # Controls, lone surrogates, and what is not shown: direction marks, zero-width characters, tag characters.
 _UNSEEN = re.compile(
@@ -29,10 +32,20 @@ def to_plain_line(text: str) -> str:
     """The text on one line: white space as single spaces, without characters that are not shown, markers broken.
 
     What comes back starts no line, section or turn where it stands behind a word of ours, and closes no context.
-    Idempotent. Empty for a text of white space and unseen characters alone.
+    Idempotent. A text without a visible character is shown as escapes, such as `\\u200b`; one of white space is empty.
     """
+    shown = _strip_unseen(text)
+    return shown if has_visible(shown) else _escape(text.strip())
+
+
+def _strip_unseen(text: str) -> str:
     shown = _SURROGATES.sub("\ufffd", _UNSEEN.sub("", text))
     return _TAG_START.sub("\u2039", " ".join(shown.split()))
+
+
+def _escape(text: str) -> str:
+    escaped = text[:MAX_ESCAPED_CHARS].encode("unicode_escape").decode()
+    return escaped if len(text) <= MAX_ESCAPED_CHARS else f"{escaped}…"
 
 
 def to_plain_name(name: str, role: str = "") -> str:
@@ -40,5 +53,5 @@ def to_plain_name(name: str, role: str = "") -> str:
 
     `role` is the role of who speaks, shown where the name is empty or is that of another role.
     """
-    plain = _NAME_START.sub("", to_plain_line(name.replace(":", " ")))[:MAX_NAME_CHARS].strip()
+    plain = _NAME_START.sub("", _strip_unseen(name.replace(":", " ")))[:MAX_NAME_CHARS].strip()
     return plain if plain and (plain.casefold() == role or plain.casefold() not in _ROLES) else role

@@ -14,7 +14,7 @@ import numpy as np
 from agentmem.core.arguments import check_arguments
 from agentmem.core.changes import Change, WriteAttempt, hash_request
 from agentmem.core.columns import RecordColumns
-from agentmem.core.plain_values import describe_value
+from agentmem.core.plain_values import describe_value, has_visible
 from agentmem.core.procedural_records import MAX_REFERENCES, Outcome, Strategy, ToolInvocation
 from agentmem.core.record import Key, Status
 from agentmem.core.records import build_record, extract_fields
@@ -227,7 +227,7 @@ class Strategies:
         followed.
         """
         said: object = task
-        if not isinstance(said, str) or not said.strip():
+        if not isinstance(said, str) or not has_visible(said):
             raise InvalidRecord("task must be non-empty text", field="task")
         if type(top_k) is not int or not 1 <= top_k <= MAX_TOP_K:
             raise InvalidRecord(f"top_k must be between 1 and {MAX_TOP_K}, got {describe_value(top_k)}", field="top_k")

@@ -12,6 +12,7 @@ from agentmem.beliefs.slots import THING_SUBJECT, USER_SUBJECT, NamedSlot, find_
 from agentmem.beliefs.table import Settlement, settle
 from agentmem.beliefs.values import is_same_value, normalize_value
 from agentmem.core.lifecycle import is_inferred
+from agentmem.core.plain_values import has_visible
 from agentmem.core.record import Status
 from agentmem.core.records import SLOT_KEY_PREFIX, Fact, Review, build_record, slot_prefix
 from agentmem.errors import InvalidRecord
@@ -57,7 +58,7 @@ async def settle_fact(
     Raises InvalidRecord for a slot that is not known, and for a slot without a value that does not end anything.
     """
     slot = find_slot(draft.slot, context.engine.settings.slots)
-    if words.operation == "is" and not draft.value.strip():
+    if words.operation == "is" and not has_visible(draft.value):
         raise InvalidRecord(f"value: the slot {slot.name} needs a value", field="value")
     if len(draft.value) > MAX_VALUE_CHARS:
         raise InvalidRecord(

@@ -15,7 +15,7 @@ from numpy.typing import ArrayLike, NDArray
 from pydantic import BaseModel, ConfigDict, Field
 
 from agentmem.core.event_loop import BACKGROUND_LOOP
-from agentmem.core.plain_values import copy_json, describe_value
+from agentmem.core.plain_values import copy_json, describe_value, has_visible
 from agentmem.core.record import Text, UtcDatetime
 from agentmem.core.telemetry import WARNING, log_event
 from agentmem.errors import InvalidModelOutput, InvalidRecord
@@ -189,7 +189,7 @@ def blend_scores(semantic: Scores, newness: Scores, bias: float) -> Scores:
 
 def check_query(query: object) -> None:
     """Raise InvalidRecord unless a query is text of 1 to 10,000 characters."""
-    if not isinstance(query, str) or not query.strip() or len(query) > MAX_QUERY_CHARS:
+    if not isinstance(query, str) or not has_visible(query) or len(query) > MAX_QUERY_CHARS:
         got = f"{len(query):,} characters" if isinstance(query, str) else type(query).__name__
         raise InvalidRecord(f"query must be text of 1 to {MAX_QUERY_CHARS:,} characters, got {got}", field="query")
 

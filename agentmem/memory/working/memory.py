@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 from urllib.parse import quote
 
 from agentmem.core.arguments import check_arguments
-from agentmem.core.plain_values import copy_json
+from agentmem.core.plain_values import copy_json, has_visible
 from agentmem.core.records import Goal, Turn
 from agentmem.core.scope import check_identifier
 from agentmem.core.telemetry import WARNING, log_event
@@ -144,7 +144,7 @@ class WorkingMemory:
     async def push_thought(self, thought: str) -> None:
         """Note a thought; the last 100 are kept."""
         said: object = thought
-        if not isinstance(said, str) or not said.strip():
+        if not isinstance(said, str) or not has_visible(said):
             raise InvalidRecord("thought must be non-empty text", field="thought")
         await self._context.engine.session.push(
             self._context.scope, self._session_key("thoughts"), thought, keep=MAX_THOUGHTS, ttl=self._ttl
