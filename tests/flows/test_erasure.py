@@ -242,6 +242,7 @@ def test_a_projection_that_is_late_brings_nothing_back(
             face = memory._inner
             storing = asyncio.ensure_future(face.store_turn(f"a {MARK}", turn_id="t"))
             await started.wait()
+            assert "t" in [turn.id for turn in await face.episodic.recent_turns()]
             erasing = asyncio.gather(face.erase() if whole_user else face.forget("t", hard=True))
             async with asyncio.timeout(60):
                 while "t" in [turn.id for turn in await face.episodic.recent_turns()]:

@@ -31,7 +31,7 @@ def program(tmp_path: Path) -> Written:
     """A model whose program is the given Python code; it finds `asked` and `json` there."""
 
     def write(
-        code: str, *, reads: bool = True, timeout: float = 20.0, arguments: str = "", log_errors: bool = False
+        code: str, *, reads: bool = True, timeout: float = 60.0, arguments: str = "", log_errors: bool = False
     ) -> LLM:
         path = tmp_path / "answer it.py"
         path.write_text("import json, os, sys, time\n" + "asked = json.load(sys.stdin)\n" * reads + code)
