@@ -57,7 +57,7 @@ async def test_a_model_stores_searches_corrects_and_forgets(memory: AsyncAgentMe
         first = found["results"][0]
         assert (first["id"], first["kind"], first["text"]) == (turn["id"], "turn", "user: I am allergic to peanuts.")
         assert first["when"]
-        assert first["why"]
+        assert first["why"] == "close in meaning, shares words with the query"
         fact = await call(client, "learn_fact", claim="The user lives in Oslo.")
         moved = await call(client, "learn_fact", claim="The user lives in Rome.", replaces=fact["id"])
         assert [each.claim for each in await memory.semantic.facts()] == ["The user lives in Rome."]
@@ -73,7 +73,10 @@ async def test_a_failure_says_what_to_do(memory: AsyncAgentMemory) -> None:
         )
         assert "user is unknown" in await refusal(client, "search_memory", query="?", user="bob")
         assert "as_of is wrong" in await refusal(client, "search_memory", query="?", as_of="soon")
-        assert "top_k must be" in await refusal(client, "search_memory", query="?", limit=1000)
+        assert (
+            await refusal(client, "search_memory", query="?", limit=1000)
+            == "limit must be between 1 and 100, got 1000. Correct the argument and call again."
+        )
         assert "NotFound" in await refusal(client, "forget_memory", id="nobody")
         assert "Tools are: search_memory, " in await refusal(client, "drop_everything")
     assert await memory.episodic.recent_turns() == []

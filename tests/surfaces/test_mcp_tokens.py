@@ -80,6 +80,18 @@ async def test_a_set_costs_few_tokens_and_says_what_each_tool_does(name: str) ->
         assert not (hints.read_only_hint and hints.destructive_hint), tool.name
 
 
+@pytest.mark.parametrize(
+    "tool", TOOL_SETS["all"] + TOOL_SETS["mnemex"] + TOOL_SETS["server-memory"], ids=lambda tool: tool.name
+)
+def test_every_argument_has_a_description_and_no_schema_a_docstring(tool: ModelTool) -> None:
+    schema = tool.input_schema()
+    for part in (schema, *schema.get("$defs", {}).values()):
+        assert "description" not in part
+        for name, field in part["properties"].items():
+            assert field.get("description"), name
+            assert field.get("format") is None, name
+
+
 def test_all_has_no_tool_of_its_own() -> None:
     others = [tool for name in SMALL_SETS for tool in TOOL_SETS[name]]
     assert all(tool in others for tool in TOOL_SETS["all"])

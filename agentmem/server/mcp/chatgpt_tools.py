@@ -18,7 +18,7 @@ MAX_RESULTS = 10
 class SearchQuery(Arguments):
     """Of `search`."""
 
-    query: str
+    query: str = Field(description="The question in plain words, with names.")
 
 
 class SearchHit(BaseModel):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from datetime import datetime
 from typing import Any, Literal, cast
 
 from pydantic import BaseModel, ConfigDict, Field
@@ -10,7 +9,7 @@ from pydantic import BaseModel, ConfigDict, Field
 from agentmem.core.record import ReviewDecision
 from agentmem.facade.async_memory import AsyncAgentMemory
 from agentmem.server.mcp.records import FoundRecord, describe_record
-from agentmem.server.mcp.tools import ModelTool
+from agentmem.server.mcp.tools import ModelTool, Moment
 
 
 class Arguments(BaseModel):
@@ -23,8 +22,8 @@ class SearchArguments(Arguments):
     """Of `search_memory`."""
 
     query: str = Field(description="The question in plain words, with names.")
-    limit: int = 8
-    as_of: datetime | None = Field(None, description="What was true then, as 2025-03-08.")
+    limit: int = Field(8, description="How many results, 1 to 100.")
+    as_of: Moment | None = Field(None, description="What was true then: a date or time in ISO 8601, as 2025-03-08.")
 
 
 class SearchResult(BaseModel):
@@ -46,7 +45,7 @@ class ContextArguments(Arguments):
     """Of `get_context`."""
 
     query: str = Field(description="The task or the user's message.")
-    max_tokens: int = 1500
+    max_tokens: int = Field(1500, description="The most that the text may take.")
 
 
 class ContextResult(BaseModel):
@@ -66,7 +65,7 @@ class StoreArguments(Arguments):
     """Of `store_turn`."""
 
     text: str = Field(description="What was said, word for word.")
-    role: Literal["user", "assistant", "tool"] = "user"
+    role: Literal["user", "assistant", "tool"] = Field("user", description="Who said it.")
     conversation_id: str | None = Field(None, description="From the first result; leave out to begin one.")
 
 
@@ -89,7 +88,9 @@ class LearnArguments(Arguments):
     claim: str = Field(description='A whole sentence, as "The user lives in Oslo."')
     replaces: str | None = Field(None, description="Id of the fact that this one takes the place of.")
     was_wrong: bool = Field(False, description="The replaced fact was never true, rather than true until now.")
-    valid_from: datetime | None = Field(None, description="Since when it is true; now if left out.")
+    valid_from: Moment | None = Field(
+        None, description="Since when it is true: a date or time in ISO 8601, as 2025-03-08; now if left out."
+    )
 
 
 async def learn_fact(memory: AsyncAgentMemory, given: LearnArguments) -> FoundRecord:
@@ -105,7 +106,7 @@ class ForgetArguments(Arguments):
     """Of `forget_memory`."""
 
     id: str = Field(description="From a search.")
-    reason: str = ""
+    reason: str = Field("", description="Why, for the audit log.")
 
 
 class ForgetResult(BaseModel):

@@ -31,17 +31,17 @@ class CamelModel(BaseModel):
 class GraphEntity(CamelModel):
     """A node."""
 
-    name: str
-    entity_type: str
-    observations: list[str]
+    name: str = Field(description="Its name, unlike any other.")
+    entity_type: str = Field(description="As person, place, project.")
+    observations: list[str] = Field(description="What is known of it, one claim each.")
 
 
 class GraphRelation(CamelModel):
     """What one node is to another, in active voice."""
 
-    source: str = Field(alias="from")
-    target: str = Field(alias="to")
-    relation_type: str
+    source: str = Field(alias="from", description="Name of the entity it begins at.")
+    target: str = Field(alias="to", description="Name of the entity it leads to.")
+    relation_type: str = Field(description="In active voice, as works with.")
 
 
 class Graph(CamelModel):
@@ -54,45 +54,45 @@ class Graph(CamelModel):
 class EntityObservations(CamelModel):
     """What to add to a node."""
 
-    entity_name: str
-    contents: list[str]
+    entity_name: str = Field(description="Name of an entity that exists.")
+    contents: list[str] = Field(description="What is known of it, one claim each.")
 
 
 class ObservationDeletion(CamelModel):
     """What to take from a node."""
 
-    entity_name: str
-    observations: list[str]
+    entity_name: str = Field(description="Name of the entity.")
+    observations: list[str] = Field(description="What to forget, word for word.")
 
 
 class CreateEntities(CamelModel):
     """Of `create_entities`."""
 
-    entities: list[GraphEntity]
+    entities: list[GraphEntity] = Field(description="The new entities.")
 
 
 class CreateRelations(CamelModel):
     """Of `create_relations` and `delete_relations`."""
 
-    relations: list[GraphRelation]
+    relations: list[GraphRelation] = Field(description="Relations between entities that exist.")
 
 
 class AddObservations(CamelModel):
     """Of `add_observations`."""
 
-    observations: list[EntityObservations]
+    observations: list[EntityObservations] = Field(description="What to add, by entity.")
 
 
 class DeleteEntities(CamelModel):
     """Of `delete_entities`."""
 
-    entity_names: list[str]
+    entity_names: list[str] = Field(description="Names of the entities.")
 
 
 class DeleteObservations(CamelModel):
     """Of `delete_observations`."""
 
-    deletions: list[ObservationDeletion]
+    deletions: list[ObservationDeletion] = Field(description="What to forget, by entity.")
 
 
 class ReadGraph(CamelModel):
@@ -102,13 +102,13 @@ class ReadGraph(CamelModel):
 class SearchNodes(CamelModel):
     """Of `search_nodes`."""
 
-    query: str
+    query: str = Field(description="Any part of a name, a type or an observation.")
 
 
 class OpenNodes(CamelModel):
     """Of `open_nodes`."""
 
-    names: list[str]
+    names: list[str] = Field(description="Names of the entities.")
 
 
 class AddedObservations(CamelModel):

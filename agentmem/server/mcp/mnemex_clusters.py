@@ -22,11 +22,11 @@ LINK_TYPE = "related"
 class ClusterQuery(Arguments):
     """Of `cluster_memories`."""
 
-    strategy: Literal["similarity"] = "similarity"
-    threshold: float | None = None
-    max_cluster_size: int | None = None
-    find_duplicates: bool = False
-    duplicate_threshold: float | None = None
+    strategy: Literal["similarity"] = Field("similarity", description="How to group.")
+    threshold: float | None = Field(None, description="Least cohesion, 0 to 1.")
+    max_cluster_size: int | None = Field(None, description="Leave out larger ones.")
+    find_duplicates: bool = Field(False, description="Only what says the same.")
+    duplicate_threshold: float | None = Field(None, description="Least cohesion of duplicates.")
 
 
 class ClusterEntry(BaseModel):
@@ -52,10 +52,10 @@ class FoundClusters(Answer):
 class ConsolidateQuery(Arguments):
     """Of `consolidate_memories`."""
 
-    cluster_id: str | None = None
-    mode: Literal["preview", "apply", "link"] = "preview"
-    auto_detect: bool = False
-    cohesion_threshold: float = 0.75
+    cluster_id: str | None = Field(None, description="From cluster_memories.")
+    mode: Literal["preview", "apply", "link"] = Field("preview", description="What to do.")
+    auto_detect: bool = Field(False, description="All that hold together well.")
+    cohesion_threshold: float = Field(0.75, description="Least cohesion for auto_detect.")
 
 
 class ConsolidatedCluster(BaseModel):

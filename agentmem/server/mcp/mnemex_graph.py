@@ -39,11 +39,11 @@ MAX_RELATIONS = 1000  # read around some memories
 class CreateRelation(Arguments):
     """Of `create_relation`."""
 
-    from_memory_id: str
-    to_memory_id: str
+    from_memory_id: str = Field(description="Id of the memory it begins at.")
+    to_memory_id: str = Field(description="Id of the memory it leads to.")
     relation_type: str = Field(description="As related, causes, supports, contradicts.")
-    strength: float = 1.0
-    metadata: dict[str, Any] | None = None
+    strength: float = Field(1.0, description="0 to 1.")
+    metadata: dict[str, Any] | None = Field(None, description="Anything to keep with it.")
 
 
 class CreatedRelation(Answer):
@@ -56,21 +56,21 @@ class CreatedRelation(Answer):
 class GraphQuery(Arguments):
     """Of `read_graph`."""
 
-    status: Literal["active", "promoted", "archived", "all"] = "active"
-    include_scores: bool = True
-    limit: int | None = None
-    page: int | None = None
-    page_size: int | None = None
+    status: Literal["active", "promoted", "archived", "all"] = Field("active", description="Of this status.")
+    include_scores: bool = Field(True, description="Show what each is worth.")
+    limit: int | None = Field(None, description="At most so many memories.")
+    page: int | None = Field(None, description="Which page, from 1; all if left out.")
+    page_size: int | None = Field(None, description="How many on a page.")
 
 
 class MemoryIds(Arguments):
     """Of `open_memories`."""
 
-    memory_ids: list[str]
-    include_relations: bool = True
-    include_scores: bool = True
-    page: int | None = None
-    page_size: int | None = None
+    memory_ids: list[str] = Field(description="Ids from a search.")
+    include_relations: bool = Field(True, description="Show their relations.")
+    include_scores: bool = Field(True, description="Show what each is worth.")
+    page: int | None = Field(None, description="Which page, from 1; all if left out.")
+    page_size: int | None = Field(None, description="How many on a page.")
 
 
 class RelationEntry(BaseModel):

@@ -39,39 +39,39 @@ MAX_REINFORCED = 5  # by one message
 class MemorySearch(Arguments):
     """Of `search_memory`."""
 
-    query: str | None = None
-    tags: list[str] | None = None
-    status: StatusName | None = None
-    top_k: int = 10
-    window_days: float | None = None
-    min_score: float | None = None
-    use_embeddings: bool = False
-    include_review_candidates: bool = True
-    page: int | None = None
-    page_size: int | None = None
-    preview_length: int | None = None
+    query: str | None = Field(None, description="What to find; the latest if left out.")
+    tags: list[str] | None = Field(None, description="With one of these tags.")
+    status: StatusName | None = Field(None, description="Of this status.")
+    top_k: int = Field(10, description="How many results.")
+    window_days: float | None = Field(None, description="Used in so many days.")
+    min_score: float | None = Field(None, description="Worth at least this.")
+    use_embeddings: bool = Field(False, description="By meaning, too.")
+    include_review_candidates: bool = Field(True, description="Raise what is due for review.")
+    page: int | None = Field(None, description="Which page, from 1; all if left out.")
+    page_size: int | None = Field(None, description="How many on a page.")
+    preview_length: int | None = Field(None, description="Characters of each; 0 for all.")
 
 
 class UnifiedSearch(Arguments):
     """Of `search_unified`."""
 
-    query: str | None = None
-    tags: list[str] | None = None
-    status: StatusName | None = None
-    limit: int = 10
-    stm_weight: float = 1.0
-    ltm_weight: float = 0.7
-    window_days: float | None = None
-    min_score: float | None = None
-    page: int | None = None
-    page_size: int | None = None
-    preview_length: int | None = None
+    query: str | None = Field(None, description="What to find; the latest if left out.")
+    tags: list[str] | None = Field(None, description="With one of these tags.")
+    status: StatusName | None = Field(None, description="Of this status.")
+    limit: int = Field(10, description="How many results.")
+    stm_weight: float = Field(1.0, description="Weight of short-lived memories.")
+    ltm_weight: float = Field(0.7, description="Weight of those kept for long.")
+    window_days: float | None = Field(None, description="Used in so many days.")
+    min_score: float | None = Field(None, description="Worth at least this.")
+    page: int | None = Field(None, description="Which page, from 1; all if left out.")
+    page_size: int | None = Field(None, description="How many on a page.")
+    preview_length: int | None = Field(None, description="Characters of each; 0 for all.")
 
 
 class MessageText(Arguments):
     """Of the tools that look at a message."""
 
-    message: str
+    message: str = Field(description="The message, word for word.")
 
 
 class MemoryHit(BaseModel):

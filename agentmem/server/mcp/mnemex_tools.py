@@ -45,12 +45,12 @@ _PROMOTED = re.compile(r"(\S+): (?:kept|spread): (.+)")  # a note of the job `pr
 class SaveMemory(Arguments):
     """Of `save_memory`."""
 
-    content: str
-    tags: list[str] | None = None
+    content: str = Field(description="One claim, a whole sentence.")
+    tags: list[str] | None = Field(None, description="To find it by.")
     entities: list[str] | None = Field(None, description="Names; found by rules if left out.")
-    source: str | None = None
-    context: str | None = None
-    meta: dict[str, Any] | None = None
+    source: str | None = Field(None, description="Where it comes from.")
+    context: str | None = Field(None, description="Not kept.")
+    meta: dict[str, Any] | None = Field(None, description="Not kept.")
     strength: float | None = Field(None, description="1 to 2.")
 
 
@@ -68,8 +68,8 @@ class SavedMemory(Answer):
 class TouchMemory(Arguments):
     """Of `touch_memory`."""
 
-    memory_id: str
-    boost_strength: bool = False
+    memory_id: str = Field(description="From a search.")
+    boost_strength: bool = Field(False, description="Make it fade more slowly, too.")
 
 
 class TouchedMemory(Answer):
@@ -84,7 +84,7 @@ class TouchedMemory(Answer):
 class ObserveUsage(Arguments):
     """Of `observe_memory_usage`."""
 
-    memory_ids: list[str]
+    memory_ids: list[str] = Field(description="Ids from a search.")
     context_tags: list[str] | None = Field(None, description="What the conversation is about.")
 
 
@@ -111,8 +111,8 @@ class ObservedUsage(Answer):
 class CollectGarbage(Arguments):
     """Of `gc`."""
 
-    dry_run: bool = True
-    archive_instead: bool = False
+    dry_run: bool = Field(True, description="Only list them.")
+    archive_instead: bool = Field(False, description="No effect: it always archives.")
     limit: int | None = Field(None, description="With dry_run alone.")
 
 
@@ -129,11 +129,11 @@ class CollectedGarbage(Answer):
 class PromoteMemory(Arguments):
     """Of `promote_memory`."""
 
-    memory_id: str | None = None
-    auto_detect: bool = False
-    dry_run: bool = False
-    target: Literal["obsidian"] = "obsidian"
-    force: bool = False
+    memory_id: str | None = Field(None, description="From a search.")
+    auto_detect: bool = Field(False, description="All that deserve it.")
+    dry_run: bool = Field(False, description="Only list them.")
+    target: Literal["obsidian"] = Field("obsidian", description="Where the note goes.")
+    force: bool = Field(False, description="Also one that does not meet the criteria.")
 
 
 class PromotionCandidate(BaseModel):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from datetime import datetime
 
 from pydantic import BaseModel, Field
@@ -11,6 +12,18 @@ from agentmem.core.records import Fact, Goal, Turn
 from agentmem.text.plain_line import to_plain_line, to_plain_name
 
 MAX_TEXT_CHARS = 2000  # of one record in a result
+REASONS = {
+    "whole": "close in meaning",
+    "sentence": "a sentence of it is close in meaning",
+    "words": "shares words with the query",
+    "keywords": "shares words with the query",
+    "entities": "about somebody or something that the query names",
+    "date": "from the time that the query is about",
+    "range": "from the time that the query is about",
+    "when": "tells when",
+    "speaker": "said by the person that the query is about",
+}
+"""What a list of a recall says in favor of a record, in words."""
 
 
 class FoundRecord(BaseModel):
@@ -21,7 +34,7 @@ class FoundRecord(BaseModel):
     text: str
     when: str = Field("", description="When it was said or became true.")
     standing: str = Field("current", description="current, uncertain, ended, withdrawn, or a goal's status.")
-    why: str = ""
+    why: str = Field("", description="Why it was found; empty when little speaks for it.")
 
 
 def describe_record(record: Record, why: str = "") -> FoundRecord:
@@ -36,8 +49,14 @@ def describe_record(record: Record, why: str = "") -> FoundRecord:
         text=text if len(text) <= MAX_TEXT_CHARS else f"{text[: MAX_TEXT_CHARS - 1]}…",
         when="" if begun is None else _format_day(begun),
         standing=_describe_standing(record),
-        why=why,
+        why=_describe_why(why),
     )
+
+
+def _describe_why(why: str) -> str:
+    """The lists that a record is in, or got a bonus from, in words."""
+    names = re.findall(r"(\w+) [#+]", why)
+    return ", ".join(dict.fromkeys(REASONS[name] for name in names if name in REASONS))
 
 
 def _describe_standing(record: Record) -> str:

@@ -2,14 +2,35 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
-from typing import Any
+from datetime import datetime
+from types import NoneType
+from typing import Annotated, Any, get_args, get_origin
 
-from pydantic import BaseModel, ValidationError
+from pydantic import BaseModel, ValidationError, WithJsonSchema
+from pydantic_core import from_json
 
 from agentmem.errors import AgentMemError, InvalidRecord
 from agentmem.facade.async_memory import AsyncAgentMemory
+
+Moment = Annotated[datetime, WithJsonSchema({"type": "string"})]
+"""A date or time as an argument. Its format in the schema would be `date-time`, which a date alone is not."""
+
+ARGUMENT_NAMES = {
+    "top_k": ("limit",),
+    "query": ("message",),
+    "content": ("text", "message"),
+    "claim": ("content", "contents", "observations"),
+    "record_id": ("id",),
+    "fact_id": ("memory_id", "memory_ids", "replaces", "from_memory_id"),
+    "name": ("entities",),
+    "type": ("entityType",),
+    "kind": ("relationType", "relation_type"),
+    "confidence": ("strength",),
+}
+"""What the library calls an argument, and what tools call it."""
 
 
 class ToolFailure(Exception):
@@ -46,19 +67,54 @@ class ModelTool:
     async def run(self, memory: AsyncAgentMemory, given: dict[str, Any]) -> BaseModel:
         """The result. Raises ToolFailure with what to do about it."""
         try:
-            arguments = self.arguments.model_validate(given)
+            arguments = self.arguments.model_validate(_read_value(given, self.arguments))
         except ValidationError as error:
             raise ToolFailure(_describe_wrong_arguments(error, self.arguments)) from None
         try:
             return await self.call(memory, arguments)
         except InvalidRecord as error:
-            raise ToolFailure(f"{error}. Nothing was stored; correct the argument and call again.") from None
+            unchanged = "Correct" if self.is_read_only else "Nothing was stored; correct"
+            said = f"{self._name_argument(str(error))}. {unchanged} the argument and call again."
+            raise ToolFailure(said) from None
         except AgentMemError as error:
             raise ToolFailure(f"{type(error).__name__}: {error}") from None
 
+    def _name_argument(self, said: str) -> str:
+        """An error of the library with the tool's own name of the argument that it begins with."""
+        schema = self.input_schema()
+        own = {name for part in (schema, *schema.get("$defs", {}).values()) for name in part["properties"]}
+
+        def rename(found: re.Match[str]) -> str:
+            names = (found[1], *ARGUMENT_NAMES.get(found[1], ()))
+            return next((name for name in names if name in own), found[0])
+
+        return re.sub(r"^(?:[A-Z]\w*\.)?(\w+)", rename, said)
+
+
+def _read_value(value: Any, kind: Any) -> Any:
+    """An argument as clients send it: a list or object may come as JSON text; what is optional, as null or empty."""
+    if NoneType in get_args(kind):
+        kind = next(each for each in get_args(kind) if each is not NoneType)
+    is_model = isinstance(kind, type) and issubclass(kind, BaseModel)
+    if isinstance(value, str) and (is_model or get_origin(kind) in (list, dict)):
+        try:
+            value = from_json(value)
+        except ValueError:
+            return value  # refused by its type
+    if is_model and isinstance(value, dict):
+        fields = {key: field for name, field in kind.model_fields.items() for key in (name, field.alias)}
+        return {
+            name: _read_value(each, fields[name].annotation) if name in fields else each
+            for name, each in value.items()
+            if name not in fields or fields[name].is_required() or (each is not None and each != "")
+        }
+    if get_origin(kind) is list and isinstance(value, list):
+        return [_read_value(each, get_args(kind)[0]) for each in value]
+    return value
+
 
 def shorten_schema(schema: Any) -> Any:
-    """A JSON schema without titles, and with `anyOf` a type and null as that type."""
+    """A JSON schema without titles and docstrings of classes, and with `anyOf` a type and null as that type."""
     if isinstance(schema, list):
         return [shorten_schema(item) for item in schema]
     if not isinstance(schema, dict):
@@ -72,7 +128,7 @@ def shorten_schema(schema: Any) -> Any:
         if name == "properties"
         else shorten_schema(item)
         for name, item in schema.items()
-        if name != "title"
+        if name != "title" and not (name == "description" and "properties" in schema)
     }
 
 
