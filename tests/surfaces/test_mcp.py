@@ -139,6 +139,9 @@ async def test_resources_show_the_profile_goals_conversations_and_one_record(mem
         for unknown in ("memory://records/nobody", "memory://nothing", "file:///etc/passwd"):
             with pytest.raises(MCPError, match="There is no resource"):
                 await client.read_resource(unknown)
+        with pytest.raises(MCPError, match="at most 200 characters") as refused:
+            await client.read_resource(f"memory://records/{'x' * 1000}")
+        assert refused.value.error.code == -32602
     assert listed == ["memory://profile", "memory://goals", "memory://conversations"]
 
 

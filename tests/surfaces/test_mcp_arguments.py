@@ -89,7 +89,7 @@ async def test_what_cannot_be_read_is_refused_by_its_name(memory: AsyncAgentMemo
         ("core", "store_turn", {"text": ""}, "text"),
         ("core", "forget_memory", {"id": TEXT}, "id"),
         ("chatgpt", "fetch", {"id": TEXT}, "id"),
-        ("server-memory", "create_entities", {"entities": [{**ANN, "entityType": ""}]}, "entityType"),
+        ("server-memory", "create_entities", {"entities": [{**ANN, "name": "Bo", "entityType": ""}]}, "entityType"),
         (
             "server-memory",
             "create_entities",

@@ -11,7 +11,7 @@ from collections.abc import Collection, Sequence
 from pydantic import BaseModel, ConfigDict, Field
 from pydantic.alias_generators import to_camel
 
-from agentmem.core.records import RELATION_KINDS, Edge, Entity, Fact
+from agentmem.core.records import RELATION_KINDS, Edge, Entity
 from agentmem.errors import NotFound
 from agentmem.facade.async_memory import AsyncAgentMemory
 from agentmem.server.mcp.tools import ModelTool
@@ -19,7 +19,6 @@ from agentmem.server.mcp.tools import ModelTool
 CHANNEL = "server-memory"
 MAX_FOUND = 50
 MAX_FACTS = 10_000
-SEARCH_TECHNIQUES = ("keyword",)  # by words, as the reference does, rather than the nearest of all
 
 
 class CamelModel(BaseModel):
@@ -221,19 +220,24 @@ async def read_graph(memory: AsyncAgentMemory, given: ReadGraph) -> Graph:
 
 
 async def search_nodes(memory: AsyncAgentMemory, given: SearchNodes) -> Graph:
-    """Nodes that a query is about, by themselves or by what is known of them."""
-    memory = _open_channel(memory)
-    found = await memory.remember(given.query, top_k=MAX_FOUND, include=("semantic",), techniques=SEARCH_TECHNIQUES)
-    ids = set[str]()
-    for record in (item.record for item in found.items if item.score > 0):  # the others merely fill the list
-        ids.update(record.entity_ids if isinstance(record, Fact) else [record.id])
-    return await _build_graph(memory, [entity for entity in await memory.semantic.entities() if entity.id in ids])
+    """Nodes whose name, type or one observation holds the query, in any case."""
+    memory, wanted = _open_channel(memory), given.query.casefold()
+    graph = await _build_graph(memory, await memory.semantic.entities())
+    found = [
+        node
+        for node in graph.entities
+        if any(wanted in text.casefold() for text in (node.name, node.entity_type, *node.observations))
+    ]
+    names = {node.name for node in found}
+    relations = [each for each in graph.relations if each.source in names and each.target in names]
+    return Graph(entities=found, relations=relations)
 
 
 async def open_nodes(memory: AsyncAgentMemory, given: OpenNodes) -> Graph:
     """Nodes by their names; names that nobody has are passed over."""
     memory = _open_channel(memory)
-    return await _build_graph(memory, [each for name in given.names for each in await memory.semantic.entities(name)])
+    found = {each.id: each for name in given.names if name for each in await memory.semantic.entities(name)}
+    return await _build_graph(memory, list(found.values()))
 
 
 def _open_channel(memory: AsyncAgentMemory) -> AsyncAgentMemory:

@@ -11,7 +11,7 @@ from mcp.shared.exceptions import MCPError
 
 from agentmem.core.jsonable import to_jsonable
 from agentmem.core.records import Fact
-from agentmem.errors import NotFound
+from agentmem.errors import AgentMemError, NotFound
 from agentmem.facade.async_memory import AsyncAgentMemory
 
 JSON = "application/json"
@@ -55,6 +55,8 @@ async def read_resource(memory: AsyncAgentMemory, uri: str) -> types.ReadResourc
         found = to_jsonable(await _read(memory, uri))
     except NotFound:
         raise MCPError(types.INVALID_PARAMS, f"There is no resource {uri}.") from None
+    except AgentMemError as error:
+        raise MCPError(types.INVALID_PARAMS, str(error)) from None
     text = json.dumps(found, ensure_ascii=False)
     return types.ReadResourceResult(contents=[types.TextResourceContents(uri=uri, mime_type=JSON, text=text)])
 

@@ -10,6 +10,7 @@ from typing import Any
 from mcp import types
 from mcp.server.context import ServerRequestContext
 from mcp.server.lowlevel import Server
+from mcp.shared.exceptions import MCPError
 from structlog.contextvars import bound_contextvars
 
 from agentmem import __version__
@@ -101,7 +102,15 @@ class MemoryHandlers:
         self, context: ServerRequestContext[Any], asked: types.ReadResourceRequestParams
     ) -> types.ReadResourceResult:
         """One resource."""
-        return await read_resource(self.open_view(context, "read", False), str(asked.uri))
+        try:
+            return await read_resource(self.open_view(context, "read", False), str(asked.uri))
+        except ToolFailure as failure:
+            raise MCPError(types.INVALID_PARAMS, str(failure)) from None
+        except MCPError:
+            raise
+        except Exception as error:  # noqa: BLE001  the words of a bug may quote what was stored
+            log_event(WARNING, "resource_failed", error=type(error).__name__)
+            raise MCPError(types.INTERNAL_ERROR, "The memory failed. Its log has the name of the error.") from None
 
     async def list_prompts(self, context: ServerRequestContext[Any], asked: object) -> types.ListPromptsResult:
         """All prompts."""
