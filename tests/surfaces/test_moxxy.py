@@ -42,6 +42,25 @@ async def test_turns_of_an_agent_are_its_short_term_memory_and_nobody_elses(clie
     assert len((await client.get(f"{AGENT}/memory/stm")).json()["messages"]) == 1
 
 
+async def test_a_new_session_begins_a_new_window(client: Any) -> None:
+    async def say(text: str, **more: str) -> None:
+        assert (await client.post("/v1/turns", json={"content": text, "agent_id": "default", **more})).status_code < 300
+
+    async def window() -> list[str]:
+        return [each["content"] for each in (await client.get(f"{AGENT}/memory/stm")).json()["messages"]]
+
+    for number in range(25):
+        await say(f"Before {number}.")
+    assert len(await window()) == 25, "as many as the setting working_turns allows, not 20"
+    session = (await client.post(f"{AGENT}/session/new")).json()["session_id"]
+    assert await window() == []
+    await say("In it.", conversation_id=session)
+    await say("Later, in a conversation of its own.")
+    assert await window() == ["In it.", "Later, in a conversation of its own."]
+    await client.post(f"{AGENT}/session/new")
+    assert await window() == []
+
+
 async def test_what_is_wrong_has_a_real_status(client: Any) -> None:
     assert (await client.post(f"{AGENT}/memory/ltm", json={"content": " "})).status_code == 422
     assert (await client.post(f"{AGENT}/memory/ltm/search", json={"query": " "})).status_code == 422

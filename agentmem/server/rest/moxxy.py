@@ -8,7 +8,9 @@ from typing import Annotated
 from fastapi import APIRouter, Query, Request
 from pydantic import BaseModel
 
-from agentmem.core.records import Fact
+from agentmem.core.changes import Change, WriteAttempt
+from agentmem.core.clock import EPOCH
+from agentmem.core.records import Conversation, Fact, Turn
 from agentmem.core.scope import self_channel
 from agentmem.errors import NotFound
 from agentmem.facade.async_memory import AsyncAgentMemory
@@ -18,7 +20,8 @@ from agentmem.server.callers import Caller
 router = APIRouter(prefix="/api/agents/{name}", tags=["moxxy"])
 
 DEFAULT_RESULTS = 5
-DEFAULT_WINDOW = 20
+SESSION_PREFIX = "sess_"  # of the id of a session and its conversation
+MAX_CONVERSATIONS = 1000  # looked through for the latest session
 
 Limit = Annotated[int, Query(ge=1, le=100)]
 
@@ -91,9 +94,17 @@ class SessionAnswer(BaseModel):
 
 
 @router.get("/memory/stm")
-async def read_window(request: Request, caller: Reader, name: str, limit: Limit = DEFAULT_WINDOW) -> WindowAnswer:
-    """Short-term memory: the agent's latest turns. `POST /v1/turns` with its `agent_id` adds to them."""
-    turns = await _open_agent(request, caller, name).episodic.recent_turns(limit)
+async def read_window(
+    request: Request,
+    caller: Reader,
+    name: str,
+    limit: Annotated[int | None, Query(ge=1, le=100, description="The setting `working_turns` by default.")] = None,
+) -> WindowAnswer:
+    """Short-term memory: the latest turns of the agent's session. `POST /v1/turns` with its `agent_id` adds to them."""
+    memory = _open_agent(request, caller, name)
+    turns = await memory.episodic.recent_turns(limit or memory.settings.working_turns)
+    if session := await _find_session(memory):
+        turns = [turn for turn in turns if _is_in_session(turn, session)]
     return WindowAnswer(
         messages=[WindowMessage(role=turn.role, content=turn.content, created_at=turn.timestamp) for turn in turns]
     )
@@ -135,10 +146,28 @@ async def clear_memory(request: Request, caller: Writer, name: str) -> ClearAnsw
 
 @router.post("/session/new", status_code=201)
 async def start_session(request: Request, caller: Writer, name: str) -> SessionAnswer:
-    """Ids for a new session and its conversation, which begins with its first turn."""
+    """Begin a new session, with a conversation of the same id: the window is empty until the next turn."""
     memory = _open_agent(request, caller, name)
-    session_id = await memory.working.new_session()
-    return SessionAnswer(session_id=session_id, conversation_id=memory.engine.ids.new_id())
+    session_id = f"{SESSION_PREFIX}{memory.engine.ids.new_id()}"
+
+    async def make(write: WriteAttempt) -> Change:
+        new = Conversation(id=session_id, channel=memory.scope.channel, started_at=write.now, agent_id=name)
+        return write.build_change(new)
+
+    await memory.engine.write(memory.scope, "start_session", make, kind="Conversation")
+    return SessionAnswer(session_id=session_id, conversation_id=session_id)
+
+
+async def _find_session(memory: AsyncAgentMemory) -> Conversation | None:
+    """The session begun last."""
+    found = await memory.episodic.conversations(MAX_CONVERSATIONS)
+    return next((each for each in found if each.id.startswith(SESSION_PREFIX)), None)
+
+
+def _is_in_session(turn: Turn, session: Conversation) -> bool:
+    """Whether a turn is of the session's conversation, or was said later in another one."""
+    moment = turn.timestamp or turn.recorded_at
+    return turn.conversation_id == session.id or (moment is not None and moment > (session.started_at or EPOCH))
 
 
 def _open_agent(request: Request, caller: Caller, name: str) -> AsyncAgentMemory:
