@@ -77,7 +77,7 @@ async def test_a_failure_says_what_to_do(memory: AsyncAgentMemory) -> None:
             await refusal(client, "search_memory", query="?", limit=1000)
             == "limit must be between 1 and 100, got 1000. Correct the argument and call again."
         )
-        assert "NotFound" in await refusal(client, "forget_memory", id="nobody")
+        assert "Search for the record first" in await refusal(client, "forget_memory", id="nobody")
         assert "Tools are: search_memory, " in await refusal(client, "drop_everything")
     assert await memory.episodic.recent_turns() == []
 
@@ -142,7 +142,7 @@ async def test_resources_show_the_profile_goals_conversations_and_one_record(mem
         with pytest.raises(MCPError, match="at most 200 characters") as refused:
             await client.read_resource(f"memory://records/{'x' * 1000}")
         assert refused.value.error.code == -32602
-    assert listed == ["memory://profile", "memory://goals", "memory://conversations"]
+    assert listed == ["memory://profile", "memory://goals", "memory://conversations", "memory://knowledge-graph"]
 
 
 async def test_prompts_begin_and_end_a_session(memory: AsyncAgentMemory) -> None:

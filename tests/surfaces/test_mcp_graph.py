@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 from mcp.client.client import Client
@@ -30,6 +31,8 @@ async def test_a_graph_is_made_read_searched_and_taken_apart(home: Path) -> None
         assert added["results"] == [{"entityName": "Ann", "addedObservations": ["Sails"]}]
 
         graph = await call(client, "read_graph")
+        (content,) = (await client.read_resource("memory://knowledge-graph")).contents
+        assert json.loads(content.text) == graph
         assert sorted(each["name"] for each in graph["entities"]) == ["Ann", "Bob"]
         assert {each["name"]: each["observations"] for each in graph["entities"]} == {
             "Ann": ["Speaks Spanish", "Sails"],

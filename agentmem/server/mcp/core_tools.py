@@ -7,9 +7,10 @@ from typing import Any, Literal, cast
 from pydantic import BaseModel, ConfigDict, Field
 
 from agentmem.core.record import ReviewDecision
+from agentmem.errors import NotFound, ScopeError
 from agentmem.facade.async_memory import AsyncAgentMemory
 from agentmem.server.mcp.records import FoundRecord, describe_record
-from agentmem.server.mcp.tools import ModelTool, Moment
+from agentmem.server.mcp.tools import ModelTool, Moment, ToolFailure
 
 
 class Arguments(BaseModel):
@@ -117,7 +118,12 @@ class ForgetResult(BaseModel):
 
 async def forget_memory(memory: AsyncAgentMemory, given: ForgetArguments) -> ForgetResult:
     """Out of recall, and restorable."""
-    receipt = await memory.forget(given.id, reason=given.reason)
+    try:
+        receipt = await memory.forget(given.id, reason=given.reason)
+    except NotFound as error:
+        raise ToolFailure(f"{error}. Search for the record first, and pass the id of a result.") from None
+    except ScopeError as error:
+        raise ToolFailure(f"{error}. Ask an owner of the memory to forget it.") from None
     return ForgetResult(ids=list(receipt.ids))
 
 

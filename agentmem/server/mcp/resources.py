@@ -13,6 +13,7 @@ from agentmem.core.jsonable import to_jsonable
 from agentmem.core.records import Fact
 from agentmem.errors import AgentMemError, NotFound
 from agentmem.facade.async_memory import AsyncAgentMemory
+from agentmem.server.mcp.graph_tools import ReadGraph, read_graph
 
 JSON = "application/json"
 RECORD_PREFIX, CONVERSATION_PREFIX = "memory://records/", "memory://conversations/"
@@ -28,6 +29,13 @@ RESOURCES = (
         title="Conversations",
         uri="memory://conversations",
         description="Latest first, to be read by id.",
+        mime_type=JSON,
+    ),
+    types.Resource(
+        name="knowledge-graph",
+        title="Knowledge graph",
+        uri="memory://knowledge-graph",
+        description="All entities and relations, as read_graph of server-memory gives them.",
         mime_type=JSON,
     ),
 )
@@ -68,6 +76,8 @@ async def _read(memory: AsyncAgentMemory, uri: str) -> Any:
         return [goal for goal in await memory.goals.all() if goal.is_open]
     if uri == "memory://conversations":
         return await memory.episodic.conversations()
+    if uri == "memory://knowledge-graph":
+        return (await read_graph(memory, ReadGraph())).model_dump(mode="json", by_alias=True)
     if uri.startswith(CONVERSATION_PREFIX):
         return await memory.episodic.get_conversation(unquote(uri.removeprefix(CONVERSATION_PREFIX)))
     if uri.startswith(RECORD_PREFIX):
