@@ -129,16 +129,23 @@ class WorkingMemory:
         session, scope = self._context.engine.session, self._context.scope
         value = await session.get(scope, name)
         if value is not None:
-            ttl = await session.get(scope, own)
-            await session.renew(scope, name, ttl=ttl or self._ttl)
-            if ttl is not None:
-                await session.renew(scope, own, ttl=ttl)
+            await self._renew(name, own)
         return value
 
+    async def _renew(self, name: str, own: str) -> None:
+        session, scope = self._context.engine.session, self._context.scope
+        ttl = await session.get(scope, own)
+        await session.renew(scope, name, ttl=ttl or self._ttl)
+        if ttl is not None:
+            await session.renew(scope, own, ttl=ttl)
+
     async def context(self) -> dict[str, Any]:
-        """All context values of the current conversation by key."""
+        """All context values of the current conversation by key; the time of each begins anew."""
         prefix = self._session_key("context:")
         found = await self._read_or_default(self._context.engine.session.items(self._context.scope, prefix), {})
+        for name in found:
+            own = self._session_key(f"ttl:{name.removeprefix(prefix)}")
+            await self._read_or_default(self._renew(name, own), None)
         return {name.removeprefix(prefix): value for name, value in sorted(found.items())}
 
     async def push_thought(self, thought: str) -> None:
@@ -151,9 +158,12 @@ class WorkingMemory:
         )
 
     async def thoughts(self, limit: int = 10) -> list[str]:
-        """The last thoughts, oldest first."""
-        question = self._context.engine.session.tail(self._context.scope, self._session_key("thoughts"), limit)
-        return [str(item) for item in await self._read_or_default(question, [])]
+        """The last thoughts, oldest first; their time begins anew."""
+        session, scope, key = self._context.engine.session, self._context.scope, self._session_key("thoughts")
+        found = await self._read_or_default(session.tail(scope, key, limit), [])
+        if found:
+            await self._read_or_default(session.renew(scope, key, ttl=self._ttl), None)
+        return [str(item) for item in found]
 
     async def set_active_goal(self, goal_id: str | None, *, idempotency_key: str | None = None) -> Goal | None:
         """Make an open goal the active one of the current conversation, and return it; None leaves it without one.
