@@ -38,6 +38,7 @@ from agentmem.server.rest import (
     upkeep,
     working,
 )
+from agentmem.server.slots import RequestSlots
 from agentmem.settings.sections import ServerOptions
 
 ROUTERS = (
@@ -98,7 +99,8 @@ def build_app(
         app.include_router(router)
     if with_mem0:
         app.include_router(mem0.router)
-    app.router.routes.append(Route("/mcp", StreamableHTTPASGIApp(sessions)))
+    # POST alone: the server sends nothing by itself, so the stream that GET would open stays idle for ever
+    app.router.routes.append(Route("/mcp", StreamableHTTPASGIApp(sessions), methods=["POST"]))
     _add_gates(app, host, (*verifiers, *_open_token_verifiers(memory.settings.server)))
     return app
 
@@ -116,6 +118,7 @@ def _add_gates(app: FastAPI, host: str, verifiers: tuple[CredentialVerifier, ...
     options = app.state.memory.settings.server
     keys = ApiKeyVerifier(lambda: app.state.memory.engine)
     finder = CallerFinder(keys, others=verifiers, is_loopback=is_loopback(host))
+    app.add_middleware(RequestSlots, options=options)
     app.add_middleware(Authenticator, finder=finder, requests_per_minute=options.requests_per_minute)
     if options.origins:
         app.add_middleware(

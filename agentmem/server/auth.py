@@ -15,6 +15,7 @@ from agentmem.facade.async_memory import AsyncAgentMemory
 from agentmem.recall.request import RateLimiter
 from agentmem.server.callers import Caller, CallerFinder
 from agentmem.server.errors import RequestError, build_error_response, build_problem_response
+from agentmem.server.limits import decode_header
 
 USER_HEADER = "X-Agentmem-User"
 OPEN_PATHS = frozenset({"/health", "/ready"})
@@ -108,7 +109,7 @@ def find_caller(request: Request, permission: Permission) -> Caller:
     caller: Caller = request.state.caller
     if permission not in caller.permissions:
         raise RequestError(403, _missing_permission(permission))
-    named = request.headers.get(USER_HEADER)
+    named = decode_header(request.headers.get(USER_HEADER))
     if caller.user_id is None:
         default = request.app.state.default_user if caller.key_id is None else None
         return replace_user(caller, named or default)

@@ -136,7 +136,8 @@ async def _on_http_error(request: Request, error: Exception) -> JSONResponse:
     assert isinstance(error, HTTPException)
     if error.status_code == 404:
         return build_problem_response(404, NOT_FOUND_DETAIL, error="NotFound")
-    headers = {"Allow": _list_methods(request)} if error.status_code == 405 else error.headers
+    methods = _list_methods(request) if error.status_code == 405 else ""
+    headers = {"Allow": methods} if methods else error.headers
     return build_problem_response(error.status_code, str(error.detail), headers=headers)
 
 

@@ -1,12 +1,86 @@
-"""The HTTP server under the application: uvicorn with this project's settings."""
+"""The HTTP server under the application: uvicorn with this project's settings, and deadlines for idle connections."""
 
 from __future__ import annotations
 
+import asyncio
 import gc
 import socket
+from typing import Any
 
 import uvicorn
 from fastapi import FastAPI
+from starlette.types import ASGIApp, Receive, Scope, Send
+from uvicorn.protocols.http.h11_impl import H11Protocol, RequestResponseCycle
+
+HEAD_SECONDS = 10.0  # from a connection, or the end of an answer, to the head of the next request
+MAX_CONNECTIONS = 512  # beyond, the one that is idle longest is closed; processes have 1,024 files by default
+
+
+class DeadlineProtocol(H11Protocol):
+    """uvicorn's HTTP protocol with a deadline for heads, and without patience for clients that take no answer.
+
+    uvicorn alone waits for ever for the rest of a head, and closes a stalled connection only when its client reads on.
+    """
+
+    _app: ASGIApp
+    _deadline: asyncio.TimerHandle | None = None
+    _silent_since = 0.0  # on the clock of the event loop
+    _unsent_bytes = 0
+
+    def __init__(self, *args: Any, **options: Any) -> None:
+        super().__init__(*args, **options)
+        self._app, self.app = self.app, self._call_app
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        """Wait for a head."""
+        super().connection_made(transport)
+        self._expect_head()
+        if len(self.connections) > MAX_CONNECTIONS:
+            idle = [each for each in self.connections if isinstance(each, DeadlineProtocol) and not each._is_busy()]
+            min(idle, key=lambda each: each._silent_since).transport.abort()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """Stop waiting."""
+        super().connection_lost(exc)
+        if self._deadline is not None:
+            self._deadline.cancel()
+
+    def on_response_complete(self) -> None:
+        """Wait for the next head."""
+        super().on_response_complete()
+        self._expect_head()
+
+    def _expect_head(self) -> None:
+        if self._deadline is not None:
+            self._deadline.cancel()
+        self._silent_since, self._unsent_bytes = self.loop.time(), self.transport.get_write_buffer_size()
+        self._deadline = self.loop.call_later(HEAD_SECONDS, self._end_waiting)
+
+    def _end_waiting(self) -> None:
+        """Close the connection, unless a request is under way or the client still takes the last answer."""
+        if self._is_busy():
+            return
+        if 0 < self.transport.get_write_buffer_size() < self._unsent_bytes:
+            self._expect_head()
+        else:
+            self.transport.abort()
+
+    def _is_busy(self) -> bool:
+        cycle: RequestResponseCycle | None = self.cycle  # None before the first request, whatever uvicorn declares
+        return cycle is not None and not cycle.response_complete
+
+    async def _call_app(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Call the application. What it could not finish ends the connection at once.
+
+        The application logs its errors; uvicorn would print them with words that may be a memory's.
+        """
+        cycle = self.cycle
+        try:
+            await self._app(scope, receive, send)
+        except Exception:  # noqa: BLE001
+            if not cycle.response_complete:
+                self.transport.abort()
+                await asyncio.sleep(0)  # for `connection_lost`
 
 
 class HttpServer(uvicorn.Server):
@@ -18,6 +92,7 @@ class HttpServer(uvicorn.Server):
             app,
             host=host,
             port=port,
+            http=DeadlineProtocol,
             log_config=None,
             access_log=False,
             server_header=False,

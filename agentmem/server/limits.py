@@ -1,41 +1,26 @@
-"""What a request may be before any route sees it: its host, its origin, its size, its time."""
+"""What a request may be before any route sees it: its host, its origin, its names, its size and type."""
 
 from __future__ import annotations
 
-import asyncio
 import ipaddress
-from collections.abc import Collection, Mapping
-from dataclasses import dataclass
+from collections.abc import Collection
+from urllib.parse import unquote_to_bytes
 
 from starlette.datastructures import Headers
-from starlette.exceptions import HTTPException
-from starlette.types import ASGIApp, Message, Receive, Scope, Send
+from starlette.types import ASGIApp, Receive, Scope, Send
 
 from agentmem.server.errors import build_problem_response
 from agentmem.settings.sections import ServerOptions
 
 LOOPBACK_NAMES = frozenset({"localhost", "127.0.0.1", "[::1]"})
 IMPORT_PATH = "/v1/import"
+JSON_TYPES = ("application/json",)
+NAMING_HEADERS = frozenset({b"x-agentmem-user", b"idempotency-key"})
 IMPORT_TYPES = ("application/x-ndjson", "application/json", "application/jsonl")
-BUSY_HEADERS: Mapping[str, str] = {"Retry-After": "1"}
-
-
-@dataclass(frozen=True, slots=True)
-class BodyLimits:
-    """What the body of a request may be. A `streamed` one may be any time under way, as long as it moves on."""
-
-    max_bytes: int
-    content_types: tuple[str, ...]
-    streamed: bool = False
-
-    @property
-    def size_text(self) -> str:
-        """What is said of a body that is too large."""
-        return f"The body is larger than {self.max_bytes:,} bytes."
 
 
 class RequestGate:
-    """ASGI middleware that refuses other hosts, foreign origins, large and slow bodies, and more than it can take on.
+    """ASGI middleware that refuses other hosts, foreign origins, names that are not UTF-8, large and foreign bodies.
 
     A page on another site can make a browser send requests here, by a name that it points to this machine: the names in
     `Host` and `Origin` tell (DNS rebinding).
@@ -45,30 +30,17 @@ class RequestGate:
         self.app = app
         self.options = options
         self.hosts = hosts
-        self._under_way = 0
-        self._usual = BodyLimits(options.body_bytes, ("application/json",))
-        self._import = BodyLimits(options.import_bytes, IMPORT_TYPES, streamed=True)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Let a request through, or answer it with 400, 403, 408, 413, 415, 421 or 503."""
-        if scope["type"] != "http":
-            await self.app(scope, receive, send)
-            return
-        limits = self._import if scope["path"] == IMPORT_PATH else self._usual
-        refused = self._find_refusal(Headers(scope=scope), scope["method"], limits)
-        if refused is not None:
-            await build_problem_response(*refused)(scope, receive, send)
-        elif self._under_way >= self.options.concurrency:
-            busy = build_problem_response(503, "Too many requests are under way.", headers=BUSY_HEADERS)
-            await busy(scope, receive, send)
-        else:
-            self._under_way += 1
-            try:
-                await self._call_in_time(scope, receive, send, limits)
-            finally:
-                self._under_way -= 1
+        """Let a request through, or answer it with 400, 403, 413, 415 or 421."""
+        if scope["type"] == "http":
+            refused = _find_misnaming(scope) or self._find_refusal(Headers(scope=scope), scope["method"], scope["path"])
+            if refused is not None:
+                await build_problem_response(*refused)(scope, receive, send)
+                return
+        await self.app(scope, receive, send)
 
-    def _find_refusal(self, headers: Headers, method: str, limits: BodyLimits) -> tuple[int, str] | None:
+    def _find_refusal(self, headers: Headers, method: str, path: str) -> tuple[int, str] | None:
         host = headers.get("host", "")
         if _host_name(host) not in self.hosts:
             return 421, "This server does not answer to this host name."
@@ -79,68 +51,45 @@ class RequestGate:
         length = headers.get("content-length", "0")
         if not length.isascii() or not length.isdigit():
             return 400, "Content-Length must be a number of bytes."
-        if int(length) > limits.max_bytes:
-            return 413, limits.size_text
+        limit = self.options.import_bytes if path == IMPORT_PATH else self.options.body_bytes
+        if int(length) > limit:
+            return 413, describe_size_limit(limit)
         has_body = length != "0" or "transfer-encoding" in headers
         kind = headers.get("content-type", "").partition(";")[0].strip().lower()
-        if has_body and method in ("POST", "PUT", "PATCH") and kind not in limits.content_types:
-            return 415, f"Send the body as {limits.content_types[0]}."
+        types = IMPORT_TYPES if path == IMPORT_PATH else JSON_TYPES
+        if has_body and method in ("POST", "PUT", "PATCH") and kind not in types:
+            return 415, f"Send the body as {types[0]}."
         return None
 
-    async def _call_in_time(self, scope: Scope, receive: Receive, send: Send, limits: BodyLimits) -> None:
-        """Call the application. It is given up when it takes too long to answer, or to go on with its answer."""
-        loop, seconds = asyncio.get_running_loop(), self.options.request_seconds
-        body = _LimitedBody(receive, self.options.body_seconds, limits)
-        has_begun = False
 
-        async def receive_noted() -> Message:
-            message = await body.receive()
-            if limits.streamed:
-                timer.reschedule(loop.time() + seconds)
-            return message
+def _find_misnaming(scope: Scope) -> tuple[int, str] | None:
+    """The refusal of a request whose path, query or headers that name something are not UTF-8.
 
-        async def send_noted(message: Message) -> None:
-            nonlocal has_begun
-            has_begun = True
-            await send(message)
-            timer.reschedule(loop.time() + seconds)
-
+    What reads them later would put U+FFFD, or the letters of Latin-1, in place of what was meant.
+    """
+    named = {name: value for name, value in scope["headers"] if name in NAMING_HEADERS}
+    for what, value in (
+        ("The path", unquote_to_bytes(scope.get("raw_path") or b"")),
+        ("The query", unquote_to_bytes(scope["query_string"])),
+        *((name.decode(), value) for name, value in named.items()),
+    ):
         try:
-            async with asyncio.timeout(seconds) as timer:
-                await self.app(scope, receive_noted, send_noted)
-        except TimeoutError:
-            if has_begun:
-                raise
-            detail = f"The request took longer than {seconds:g} s; a retry with an Idempotency-Key is safe."
-            await build_problem_response(503, detail, headers=BUSY_HEADERS)(scope, receive, send)
+            value.decode()
+        except UnicodeDecodeError:
+            return 400, f"{what} must be UTF-8."
+    if sum(name in NAMING_HEADERS for name, _ in scope["headers"]) > len(named):
+        return 400, f"Send {' and '.join(name.decode() for name in named)} once."
+    return None
 
 
-class _LimitedBody:
-    """The body of a request as it arrives. What reads it gets an HTTPException when it is too large or too slow."""
+def decode_header(value: str | None) -> str | None:
+    """A header that names something, as it was sent: the framework reads headers as Latin-1, names are UTF-8."""
+    return None if value is None else value.encode("latin-1").decode()
 
-    def __init__(self, receive: Receive, max_seconds: float, limits: BodyLimits) -> None:
-        self._receive = receive
-        self._max_seconds = max_seconds
-        self._limits = limits
-        self._received = 0
-        self._ends_at = asyncio.get_running_loop().time() + max_seconds
-        self._is_complete = False
 
-    async def receive(self) -> Message:
-        if self._is_complete:
-            return await self._receive()  # waits for the client to go away
-        if self._limits.streamed:
-            self._ends_at = asyncio.get_running_loop().time() + self._max_seconds
-        try:
-            async with asyncio.timeout_at(self._ends_at):
-                message = await self._receive()
-        except TimeoutError:
-            raise HTTPException(408, f"The body did not arrive within {self._max_seconds:g} s.") from None
-        self._is_complete = not message.get("more_body", False)
-        self._received += len(message.get("body", b""))
-        if self._received > self._limits.max_bytes:
-            raise HTTPException(413, self._limits.size_text)
-        return message
+def describe_size_limit(max_bytes: int) -> str:
+    """What is said of a body that is too large."""
+    return f"The body is larger than {max_bytes:,} bytes."
 
 
 def is_loopback(host: str) -> bool:

@@ -344,7 +344,7 @@ async def test_looking_at_a_message_writes_nothing(memory: AsyncAgentMemory, cli
     }
     for message, wanted in asked.items():
         assert (await call(client, "analyze_for_recall", message=message))["should_search"] is wanted, message
-    assert "content" in await refusal(client, "analyze_message", message="")
+    assert "message: must not be empty" in await refusal(client, "analyze_message", message="")
     assert await read_all(memory) == before
 
 

@@ -14,6 +14,7 @@ from agentmem.core.record import Record
 from agentmem.core.records import KINDS
 from agentmem.core.scope import check_identifier
 from agentmem.errors import InvalidRecord
+from agentmem.server.limits import decode_header
 
 MAX_SEQ = 1 << 63  # what stores can compare
 
@@ -27,7 +28,11 @@ def require_iso_text(value: Any) -> Any:
 
 Moment = Annotated[datetime, BeforeValidator(require_iso_text), Strict(False)]  # text also in a strict body
 Day = Annotated[date, BeforeValidator(require_iso_text), Strict(False)]
-IdempotencyKey = Annotated[str | None, Header(alias="Idempotency-Key", description="Makes a retry safe.")]
+IdempotencyKey = Annotated[
+    str | None,
+    BeforeValidator(decode_header),
+    Header(alias="Idempotency-Key", description="Makes a retry safe."),
+]
 
 
 def encode_cursor(record: Record) -> str:
