@@ -58,7 +58,8 @@ def memory(tmp_path_factory: pytest.TempPathFactory) -> Iterator[AgentMemory]:
 def check(text: str) -> None:
     lines = text.rstrip("\n").split("\n")
     assert lines == text.splitlines(), "a character that some programs take for a line break"
-    assert not [line for line in lines if line.lstrip("-> *").startswith(STARTS)]
+    own = [line for line in lines if not line.startswith("> ")]  # the mark of a quoted line
+    assert not [line for line in own if line.lstrip("-> *").startswith(STARTS)]
     assert not set("\x1b\u202e\u200b") & set(text)
 
 
@@ -88,12 +89,18 @@ def test_other_texts_hold_none_either(memory: AgentMemory) -> None:
         str(memory.remember("tent")),
         memory.remember("tent").to_context(ids=True),
         str(memory.synopsis()),
-        memory.working.current_markdown(),
+        page := memory.working.current_markdown(),
         *(str(state) for state in memory.beliefs()),
         *memory.remember("tent").notices,
         *filter(None, (describe_record(record).text for record in memory.list_records(limit=1_000))),
     ):
         check(text)
+    assert [line for line in page.splitlines() if line.startswith("#")] == [
+        *page.splitlines()[:1],
+        *(line for line in page.splitlines() if line.startswith(("## Session: ", "## Last Updated: "))),
+        *(f"### {title}" for title in ("Recent Messages", "Context", "Thoughts")),
+    ]
+    assert page.count("\n**Agent:**") == 1
     vault = engine_of(memory).settings.vault
     assert vault is not None
     (note,) = vault.rglob("*.md")

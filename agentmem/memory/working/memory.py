@@ -20,7 +20,7 @@ from agentmem.memory.context import MemoryContext
 from agentmem.memory.goals import Goals
 from agentmem.memory.read_audit import audit_read
 from agentmem.memory.working import tool_outputs
-from agentmem.memory.working.session_page import get_session_pages, remove_page
+from agentmem.memory.working.session_page import get_session_pages, quote_lines, remove_page
 from agentmem.memory.working.tool_outputs import ToolOutput, ToolOutputMatch
 from agentmem.stores.values import Where
 from agentmem.text.plain_line import to_plain_line, to_plain_name
@@ -227,7 +227,10 @@ class WorkingMemory:
         return session
 
     async def current_markdown(self) -> str:
-        """The session as a readable Markdown page: recent turns, context values, thoughts."""
+        """The session as a readable Markdown page: recent turns, context values, thoughts.
+
+        It is a read: the time of values and thoughts begins anew. The further lines of a message stand behind `> `.
+        """
         scope = self._context.scope
         lines = ["# Agent Short-Term Memory Context", ""]
         if session := scope.session_id or scope.conversation_id:
@@ -238,7 +241,7 @@ class WorkingMemory:
             role = _ROLE_LABELS.get(turn.role, turn.role.capitalize())
             speaker = to_plain_name(turn.speaker or "", turn.role)
             shown = role if speaker == turn.role else speaker
-            lines += [f"**{to_plain_line(shown)}:** {to_plain_line(turn.content)}", ""]
+            lines += [f"**{to_plain_line(shown)}:** {quote_lines(turn.content)}", ""]
         for title, items in (
             ("Context", [f"{name}: {value}" for name, value in (await self.context()).items()]),
             ("Thoughts", await self.thoughts()),

@@ -14,10 +14,26 @@ from urllib.parse import quote
 from agentmem.core.telemetry import WARNING, log_event
 from agentmem.engine.engine import Engine
 from agentmem.memory.safe_folder import READ_FILE_FLAGS, create_part, folder_name, open_folder
+from agentmem.text.plain_line import to_plain_line
 
 AGENTS_FOLDER, PAGE_FILE_NAME, DEFAULT_AGENT_FOLDER = "agents", "current.md", "default"
 MAX_TRACKED_AGENTS = 10_000
 _TAIL_BYTES = 4096  # bytes at the end of a page in which its last line lies
+_TAB_WIDTH = 4
+
+
+def quote_lines(text: str) -> str:
+    """A stored text as the page shows it: lines and indentation kept, every line but the first behind `> `.
+
+    So no stored text starts a line, heading or turn of its own, and a block of code ends with its message.
+    """
+    first, *more = text.strip().splitlines() or [""]
+    return "\n".join([to_plain_line(first), *(f"> {_indent_plain(line)}".rstrip() for line in more)])
+
+
+def _indent_plain(line: str) -> str:
+    shown = line.expandtabs(_TAB_WIDTH)
+    return " " * (len(shown) - len(shown.lstrip())) + to_plain_line(shown)
 
 
 def _agent_folder(agent_id: str | None) -> str:
