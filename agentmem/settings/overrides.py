@@ -187,6 +187,7 @@ class SettingsOverrides(TypedDict, total=False):
     model_timeout: float
     working_turns: int
     working_ttl: float
+    working_mb: float
     current_md: bool
     catch_up_ms: float
     recall_rate: float | None

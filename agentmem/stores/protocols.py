@@ -380,13 +380,24 @@ class SessionStore(Protocol):
         """Whether other programs can look into it."""
         ...
 
-    async def push(self, scope: Scope, key: str, value: Any, *, keep: int, ttl: float) -> None: ...
+    async def push(
+        self, scope: Scope, key: str, value: Any, *, keep: int, ttl: float, max_bytes: int | None = None
+    ) -> None:
+        """Append to a list, of which the last `keep` values stay. `max_bytes` as with `set`; a list alone above it
+        loses its oldest values.
+        """
+        ...
 
     async def tail(self, scope: Scope, key: str, limit: int) -> list[Any]:
         """The last `limit` values pushed, oldest first."""
         ...
 
-    async def set(self, scope: Scope, key: str, value: Any, *, ttl: float) -> None: ...
+    async def set(self, scope: Scope, key: str, value: Any, *, ttl: float, max_bytes: int | None = None) -> None:
+        """Keep a value. Of the user's keys written with `max_bytes` the oldest go until all take at most so many bytes.
+
+        The key just written stays, whatever it takes.
+        """
+        ...
 
     async def get(self, scope: Scope, key: str) -> Any: ...
 

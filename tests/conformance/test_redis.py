@@ -47,6 +47,7 @@ async def test_working_memory_has_the_documents_keys(session: RedisSession, insi
             f"working:{user}:a%3Ab:talk:thoughts": "list",
             f"working:{user}:a%3Ab:talk:context:city": "string",
             f"{user}:index": "zset",
+            f"{user}:order": "zset",
         }
         assert "ask about the harbour" in await memory.working.current_markdown()
         await memory.erase()
@@ -102,12 +103,15 @@ async def test_all_keys_of_a_user_lie_in_one_slot(session: RedisSession, inside:
 async def test_it_never_looks_through_all_keys_at_once(own_redis: LocalServer) -> None:
     async with open_redis_session(own_redis.url) as session:
         await write_sample_keys(session)
+        for letter in "ab":
+            await session.set(ANN, letter, letter, ttl=60, max_bytes=15)
+            await session.push(ANN, "l", letter, keep=2, ttl=60, max_bytes=15)
         await session.clear(ANN)
     with redis.Redis.from_url(own_redis.url) as client:
         stats = client.info("commandstats")
     used = {name.removeprefix("cmdstat_").partition("|")[0] for name in stats}
-    inside_scripts = {"set", "get", "incr", "rpush", "ltrim", "lrange", "type", "pexpire", "pttl"}
-    index = {"zadd", "zrem", "zscore", "zremrangebyscore", "zrange"}
+    inside_scripts = {"set", "get", "incr", "rpush", "ltrim", "lrange", "llen", "strlen", "type", "pexpire", "pttl"}
+    index = {"zadd", "zrem", "zscore", "zremrangebyscore", "zrange", "zrevrange"}
     assert {"scan", "eval", "zrange"} <= used
     assert used <= {"eval", "scan", "unlink", "select", "client", "hello", "info", "ping", *inside_scripts, *index}
 

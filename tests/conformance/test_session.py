@@ -119,6 +119,47 @@ async def test_lists_keep_their_last_values(session: SessionStore, clock: Manual
         await session.push(ANN, "turns", 1, keep=0, ttl=10)
 
 
+async def test_the_oldest_make_room_for_what_is_written(session: SessionStore, clock: ManualClock) -> None:
+    for name in "abcd":
+        await session.set(ANN, name, name * 290, ttl=60, max_bytes=1000)
+        await session.set(BOB, name, name * 290, ttl=60, max_bytes=9000)
+        clock.advance(1)
+        await session.renew(ANN, "a", ttl=90)  # a read makes nothing younger
+    assert list(await session.items(ANN, "")) == ["b", "c", "d"]
+    await session.set(ANN, "not counted", "x" * 2000, ttl=60)
+    await session.set(ANN, "b", "b" * 290, ttl=60, max_bytes=1000)
+    clock.advance(1)
+    await session.set(ANN, "e", "e" * 290, ttl=60, max_bytes=1000)
+    assert list(await session.items(ANN, "")) == ["b", "d", "e", "not counted"]
+    clock.advance(1)
+    await session.set(ANN, "larger than all", "x" * 2000, ttl=60, max_bytes=1000)
+    assert list(await session.items(ANN, "")) == ["larger than all", "not counted"], "what was just written stays"
+    assert len(await session.items(BOB, "")) == 4
+
+
+async def test_what_ended_or_was_deleted_takes_no_room(session: SessionStore, clock: ManualClock) -> None:
+    await session.set(ANN, "a", "a" * 290, ttl=60, max_bytes=1000)
+    clock.advance(1)
+    await session.set(ANN, "short", "s" * 290, ttl=5, max_bytes=1000)
+    await session.set(ANN, "gone", "g" * 290, ttl=60, max_bytes=1000)
+    await session.delete(ANN, "gone")
+    clock.advance(5)
+    await session.set(ANN, "b", "b" * 590, ttl=60, max_bytes=1000)
+    assert list(await session.items(ANN, "")) == ["a", "b"]
+
+
+async def test_the_oldest_values_of_a_list_make_room(session: SessionStore, clock: ManualClock) -> None:
+    await session.set(ANN, "k", "k" * 290, ttl=60, max_bytes=1000)
+    for letter in "abc":
+        clock.advance(1)
+        await session.push(ANN, "l", letter * 290, keep=9, ttl=60, max_bytes=1000)
+    assert await session.items(ANN, "") == {"l": [letter * 290 for letter in "abc"]}, (
+        "what was written before goes first"
+    )
+    await session.push(ANN, "l", "d" * 290, keep=9, ttl=60, max_bytes=1000)
+    assert await session.tail(ANN, "l", 9) == [letter * 290 for letter in "bcd"]
+
+
 async def test_counters_count_within_their_window(session: SessionStore, clock: ManualClock) -> None:
     assert [await session.increment(ANN, "n", ttl=10) for _ in range(3)] == [1, 2, 3]
     clock.advance(9)

@@ -68,6 +68,20 @@ async def test_what_is_cleared_is_in_no_file(session: SqliteSession, path: Path)
     assert await session.get(BOB, "k") == "stays"
 
 
+async def test_a_file_of_an_older_version_is_used_as_it_is(path: Path, clock: ManualClock) -> None:
+    first = await open_session(path, clock)
+    await first.set(ANN, "k", 1, ttl=60)
+    await first.close()
+    db = connect(path)
+    db.execute("ALTER TABLE kv DROP COLUMN written")
+    db.close()
+    again = await open_session(path, clock)
+    assert await again.get(ANN, "k") == 1
+    await again.set(ANN, "l", 2, ttl=60, max_bytes=100)
+    assert await again.items(ANN, "") == {"k": 1, "l": 2}
+    await again.close()
+
+
 def garbage(path: Path) -> None:
     path.write_bytes(b"this is no database at all" * 400)
 

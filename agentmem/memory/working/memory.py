@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from collections.abc import Awaitable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
@@ -98,17 +99,34 @@ class WorkingMemory:
         return [turns[at] for at in rank_by_bm25(query, [turn.content for turn in turns], limit)]
 
     async def set(self, key: str, value: Any, ttl: float | None = None) -> None:
-        """Keep a JSON value for `ttl` seconds (the setting `working_ttl` when None) after it was last set or read."""
+        """Keep a JSON value for `ttl` seconds (the setting `working_ttl` when None) after it was last set or read.
+
+        A user's values and thoughts take at most `working_mb` (10 MB): beyond that those written longest ago go. Raises
+        InvalidRecord for a value that alone takes more.
+        """
         if ttl is not None and not 0 < ttl <= MAX_TTL_SECONDS:
             raise InvalidRecord(f"ttl must be above 0 and at most {MAX_TTL_SECONDS:,} seconds, got {ttl}", field="ttl")
         value = copy_json(value, "value")
         session, scope = self._context.engine.session, self._context.scope
         name, own = self._value_keys(key)
-        await session.set(scope, name, value, ttl=ttl or self._ttl)
+        room = self._check_room(value, "value")
+        await session.set(scope, name, value, ttl=ttl or self._ttl, max_bytes=room)
         if ttl is None:
             await session.delete(scope, own)
         else:
-            await session.set(scope, own, ttl, ttl=ttl)
+            await session.set(scope, own, ttl, ttl=ttl, max_bytes=room)
+
+    def _check_room(self, value: Any, field: str) -> int:
+        """How many bytes the user's values and thoughts may take; InvalidRecord where this one alone takes more."""
+        room = int(self._context.engine.settings.working_mb * tool_outputs.MEGABYTE)
+        size = len(json.dumps(value, ensure_ascii=False).encode())
+        if size > room:
+            raise InvalidRecord(
+                f"{field} takes {size:,} bytes; values and thoughts of a user take at most {room:,} "
+                "(setting working_mb)",
+                field=field,
+            )
+        return room
 
     async def get(self, key: str) -> Any:
         """The value kept under a key, whose time begins anew; None when there is none, or its time is over."""
@@ -153,9 +171,8 @@ class WorkingMemory:
         said: object = thought
         if not isinstance(said, str) or not has_visible(said):
             raise InvalidRecord("thought must be non-empty text", field="thought")
-        await self._context.engine.session.push(
-            self._context.scope, self._session_key("thoughts"), thought, keep=MAX_THOUGHTS, ttl=self._ttl
-        )
+        scope, key, room = self._context.scope, self._session_key("thoughts"), self._check_room(thought, "thought")
+        await self._context.engine.session.push(scope, key, thought, keep=MAX_THOUGHTS, ttl=self._ttl, max_bytes=room)
 
     async def thoughts(self, limit: int = 10) -> list[str]:
         """The last thoughts, oldest first; their time begins anew."""

@@ -167,12 +167,15 @@ class RedisSession:
     def __init__(self, client: RedisClient, clock: Clock) -> None:
         self._client, self._clock = client, clock
 
-    async def push(self, scope: Scope, key: str, value: Any, *, keep: int, ttl: float) -> None:
+    async def push(
+        self, scope: Scope, key: str, value: Any, *, keep: int, ttl: float, max_bytes: int | None = None
+    ) -> None:
         """Append to a list, of which the last `keep` values stay; every push renews the time to live (seconds)."""
         text, times = _encode_json(key, value), self._expiry(ttl)
         if keep < 1:
             raise InvalidRecord(f"keep must be at least 1, got {keep}", field="keep")
-        await self._run_script("push", scope, [_build_redis_key(scope, key)], *times, text, keep, is_idempotent=False)
+        place, words = _build_redis_key(scope, key), (*times, text, max_bytes or 0, keep)
+        await self._run_script("push", scope, [place], *words, is_idempotent=False)
 
     async def tail(self, scope: Scope, key: str, limit: int) -> list[Any]:
         """The last `limit` values pushed, oldest first; [] when there is no list."""
@@ -180,10 +183,10 @@ class RedisSession:
         values = _decode_value(found)
         return values[-limit:] if isinstance(values, list) and limit > 0 else []
 
-    async def set(self, scope: Scope, key: str, value: Any, *, ttl: float) -> None:
-        """Keep a JSON value for `ttl` seconds."""
+    async def set(self, scope: Scope, key: str, value: Any, *, ttl: float, max_bytes: int | None = None) -> None:
+        """Keep a JSON value for `ttl` seconds; of the keys with a `max_bytes` the oldest make room."""
         text, times = _encode_json(key, value), self._expiry(ttl)
-        await self._run_script("set", scope, [_build_redis_key(scope, key)], *times, text)
+        await self._run_script("set", scope, [_build_redis_key(scope, key)], *times, text, max_bytes or 0)
 
     async def get(self, scope: Scope, key: str) -> Any:
         """The value of a key, None when there is none."""
@@ -250,7 +253,7 @@ class RedisSession:
         self, name: str, scope: Scope, redis_keys: Sequence[str], *values: Any, is_idempotent: bool = True
     ) -> Any:
         script = f"{_LUA['shared']}\n{_LUA[name]}"
-        keys = (_index_key(scope), *redis_keys)
+        keys = (_index_key(scope), _order_key(scope), *redis_keys)
         words = (script, len(keys), *keys, to_micros(self._clock.now()), *values)
         return await self._client.execute(
             lambda redis: redis.execute_command("EVAL", *words), is_idempotent=is_idempotent
@@ -291,6 +294,10 @@ def _index_key(scope: Scope) -> str:
     return f"{_hash_tag(scope)}:index"  # no key looks like this: all have a part before the braces, or a colon
 
 
+def _order_key(scope: Scope) -> str:
+    return f"{_hash_tag(scope)}:order"
+
+
 def _build_redis_key(scope: Scope, key: str) -> str:
     # The first part is quoted, so that the first brace is the user's, whatever the key.
     head, colon, rest = key.partition(":")
@@ -304,7 +311,7 @@ def _parse_redis_key(redis_key: str) -> str:
 
 def _encode_json(key: str, value: Any) -> str:
     try:
-        return json.dumps(value, allow_nan=False)
+        return json.dumps(value, ensure_ascii=False, allow_nan=False)
     except (TypeError, ValueError) as error:
         raise InvalidRecord(f"the value of {key!r} must be JSON: {error}", field="value") from error
 

@@ -54,7 +54,9 @@ class SqliteSession:
         """Open the file."""
         await self._run_with_recovery(lambda database: database.read(lambda db: None))
 
-    async def push(self, scope: Scope, key: str, value: Any, *, keep: int, ttl: float) -> None:
+    async def push(
+        self, scope: Scope, key: str, value: Any, *, keep: int, ttl: float, max_bytes: int | None = None
+    ) -> None:
         """Append to a list, of which the last `keep` values stay; every push renews the time to live (seconds)."""
         text, until = _encode_json(key, value), self._expiry(ttl)
         if keep < 1:
@@ -63,7 +65,10 @@ class SqliteSession:
         def write(db: Connection) -> None:
             values = self._read_value(db, scope, key)
             kept = values[1 - keep :] if isinstance(values, list) and keep > 1 else []
-            self._write_value(db, scope, key, json.dumps([*kept, json.loads(text)], ensure_ascii=False), until)
+            texts = [*(_encode_json(key, each) for each in kept), text]
+            while max_bytes is not None and len(texts) > 1 and len(key.encode()) + _count_bytes(texts) > max_bytes:
+                del texts[0]
+            self._write_value(db, scope, key, f"[{','.join(texts)}]", until, max_bytes)
 
         await self._write(write)
 
@@ -72,10 +77,10 @@ class SqliteSession:
         values = await self.get(scope, key)
         return values[-limit:] if isinstance(values, list) and limit > 0 else []
 
-    async def set(self, scope: Scope, key: str, value: Any, *, ttl: float) -> None:
-        """Keep a JSON value for `ttl` seconds."""
+    async def set(self, scope: Scope, key: str, value: Any, *, ttl: float, max_bytes: int | None = None) -> None:
+        """Keep a JSON value for `ttl` seconds; of the keys with a `max_bytes` the oldest make room."""
         text, until = _encode_json(key, value), self._expiry(ttl)
-        await self._write(lambda db: self._write_value(db, scope, key, text, until))
+        await self._write(lambda db: self._write_value(db, scope, key, text, until, max_bytes))
 
     async def get(self, scope: Scope, key: str) -> Any:
         """The value of a key, None when there is none."""
@@ -144,8 +149,13 @@ class SqliteSession:
         row = db.execute(_SQL["get"], {"user_id": scope.user_id, "key": key, "now": self._now()}).fetchone()
         return None if row is None else json.loads(row[0])
 
-    def _write_value(self, db: Connection, scope: Scope, key: str, text: str, expires_at: int) -> None:
-        _execute(db, "set", user_id=scope.user_id, key=key, value=text, until=expires_at)
+    def _write_value(
+        self, db: Connection, scope: Scope, key: str, text: str, expires_at: int, max_bytes: int | None = None
+    ) -> None:
+        named, now = {"user_id": scope.user_id, "key": key}, self._now()
+        _execute(db, "set", **named, value=text, until=expires_at, written=None if max_bytes is None else now)
+        if max_bytes is not None:
+            _execute(db, "make_room", **named, now=now, max_bytes=max_bytes)
 
     async def _write(self, function: Callable[[Connection], T]) -> T:
         def swept(db: Connection) -> T:
@@ -199,6 +209,8 @@ class SqliteSession:
         def prepare(db: Connection) -> None:
             _shorten_busy_timeout(db)
             db.execute(_SQL["create"])
+            if db.execute(_SQL["is_old"]).get:
+                db.execute(_SQL["upgrade"])
 
         try:
             await database.run_without_transaction(prepare)
@@ -219,8 +231,12 @@ def _shorten_busy_timeout(db: Connection) -> None:
     db.set_busy_timeout(SESSION_BUSY_TIMEOUT_MS)
 
 
-def _execute(db: Connection, name: str, **values: str | int) -> None:
+def _execute(db: Connection, name: str, **values: str | int | None) -> None:
     db.execute(_SQL[name], values)
+
+
+def _count_bytes(texts: list[str]) -> int:
+    return sum(len(text.encode()) for text in texts)
 
 
 def _encode_json(key: str, value: Any) -> str:
