@@ -108,11 +108,13 @@ def print_notices(notices: Iterable[str]) -> None:
 
 
 def configure_logging() -> None:
-    """Write the package's events to standard error, for daemons; of libraries only warnings, as they log addresses."""
+    """Write the package's events to standard error as JSON, for daemons; of libraries only warnings."""
     import logging
 
-    logging.basicConfig(level=logging.WARNING, format="%(message)s")
-    logging.getLogger("agentmem").setLevel(logging.INFO)
+    from agentmem.cli.json_log import write_json_lines
+
+    write_json_lines()
+    logging.getLogger("agentmem").setLevel(logging.INFO)  # libraries log addresses at this level
 
 
 def parse_datetime(value: str | datetime) -> datetime:

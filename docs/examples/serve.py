@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 import subprocess
 import sys
 import tempfile
@@ -14,11 +15,14 @@ CONVERSATION = Path(__file__).with_name("demo_conversation.jsonl")
 USER = "mira"
 QUESTION = "Which instrument does Jonas play?"
 
+SIGTERM_EXIT = 128 + signal.SIGTERM  # as shells have it
+
 
 def main(options: Sequence[str] = ()) -> int:
     """Import the conversation into a folder of its own, serve it on a free port, and say how to ask. `options` are
     those of `agentmem serve`.
     """
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(SIGTERM_EXIT))  # by way of the blocks that end the server
     agentmem = [sys.executable, "-c", "from agentmem.cli.main import main; main()"]
     with tempfile.TemporaryDirectory(prefix="agentmem-serve-") as home:
         shared = ["--user", USER, "--home", home]
@@ -27,7 +31,8 @@ def main(options: Sequence[str] = ()) -> int:
         with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as server:  # noqa: S603
             try:
                 assert server.stdout is not None
-                _show_addresses(server.stdout.readline().split(" ")[2].rstrip(";\n"))
+                if line := server.stdout.readline():
+                    _show_addresses(line.split(" ")[2].rstrip(";\n"))
                 return server.wait()
             except KeyboardInterrupt:
                 return server.wait()

@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import logging
 import signal
 import socket
+from typing import TYPE_CHECKING
 
 import click
 
 from agentmem.cli.context import CliContext, configure_logging, memory_options
 from agentmem.cli.render import echo
 from agentmem.errors import ConfigError
+
+if TYPE_CHECKING:
+    from agentmem.server.http_server import HttpServer
 
 TOOLS_OPTION = click.option(
     "--tools",
@@ -41,6 +46,8 @@ def serve_command(cli: CliContext, *, host: str, port: int, tools: str, mem0: bo
       agentmem keys create --user alice
       agentmem serve --host 0.0.0.0
     """
+    import asyncio
+
     try:
         from agentmem.server.app import build_app
         from agentmem.server.http_server import HttpServer
@@ -61,12 +68,18 @@ def serve_command(cli: CliContext, *, host: str, port: int, tools: str, mem0: bo
     memory = AsyncAgentMemory(cli.user, channel=cli.channel, settings=settings)
     app = build_app(memory, tools=TOOL_SETS[tools], with_mem0=mem0, host=host)
     server = HttpServer(app, host=host, port=port)
-    listening = server.listen()
+    listening = _listen(server)
     # A signal before the server runs stops it as soon as it does. The server drains at SIGTERM and raises it again when
     # it has closed; that then ends the program in order.
     signal.signal(signal.SIGTERM, lambda *_: server.stop())
-    echo(f"serving on {_format_address(listening)}; stop with Ctrl-C")
-    server.run([listening])
+
+    async def open_and_serve() -> None:
+        async with memory:  # here, because the server would print a traceback of what cannot be opened
+            echo(f"serving on {_format_address(listening)}; stop with Ctrl-C")
+            await server.serve([listening])
+
+    with asyncio.Runner(loop_factory=server.config.get_loop_factory()) as runner:
+        runner.run(open_and_serve())
 
 
 @click.command("mcp", short_help="Serve an MCP client.")
@@ -98,6 +111,20 @@ def mcp_command(cli: CliContext, *, tools: str) -> None:
 def _format_address(listening: socket.socket) -> str:
     host, port = listening.getsockname()[:2]
     return f"http://{f'[{host}]' if ':' in host else host}:{port}"
+
+
+def _listen(server: HttpServer) -> socket.socket:
+    """The server's socket. Raises ConfigError where it cannot listen."""
+    logging.disable()  # uvicorn logs the reason and exits
+    try:
+        return server.listen()
+    except (OSError, SystemExit) as error:
+        cause = error if isinstance(error, OSError) else error.__context__
+        reason = cause.strerror if isinstance(cause, OSError) else type(cause).__name__
+        asked = f"--host {server.config.host} --port {server.config.port}"
+        raise ConfigError(f"cannot listen on {asked}: {reason}; take others, --port 0 for a free port") from None
+    finally:
+        logging.disable(logging.NOTSET)
 
 
 COMMANDS = (mcp_command, serve_command)
