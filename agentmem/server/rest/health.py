@@ -6,6 +6,7 @@ from fastapi import APIRouter, Request
 from fastapi.responses import HTMLResponse, PlainTextResponse, Response
 from pydantic import BaseModel
 
+from agentmem import __version__
 from agentmem.facade.async_memory import AsyncAgentMemory
 from agentmem.server.docs_page import CONTENT_POLICY, render_docs_page
 from agentmem.server.metrics import METRICS_TYPE
@@ -17,6 +18,26 @@ class HealthAnswer(BaseModel):
     """All is well, or the answer is a problem."""
 
     status: str = "ok"
+
+
+class IndexAnswer(BaseModel):
+    """What runs here, and the paths of what it has."""
+
+    name: str = "agentmem"
+    version: str = __version__
+    links: dict[str, str] = {
+        "docs": "/docs",
+        "openapi": "/openapi.json",
+        "health": "/health",
+        "rest": "/v1",
+        "mcp": "/mcp",
+    }
+
+
+@router.get("/")
+async def read_index() -> IndexAnswer:
+    """What runs here, and where its parts are."""
+    return IndexAnswer()
 
 
 @router.get("/health")

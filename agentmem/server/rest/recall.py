@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from typing import Annotated
 
 from fastapi import APIRouter, Query, Request
 from pydantic import BaseModel, Field
@@ -12,6 +12,7 @@ from agentmem.recall.bundle import MemoryBundle
 from agentmem.recall.context import DEFAULT_CONTEXT_TOKENS
 from agentmem.server.auth import Reader, ViewFields, ViewQuery, open_view
 from agentmem.server.rest.fields import Moment
+from agentmem.server.rest.shapes import AnyRecord, ReceiptObject, UserContextObject
 
 router = APIRouter(prefix="/v1", tags=["recall"])
 
@@ -39,7 +40,7 @@ class RecallItem(BaseModel):
 
     score: float
     why: str
-    record: dict[str, Any]
+    record: AnyRecord
 
 
 class RecallAnswer(BaseModel):
@@ -48,7 +49,7 @@ class RecallAnswer(BaseModel):
     query: str
     relevant: bool = Field(description="False when nothing was found that the query is about.")
     items: list[RecallItem]
-    user_context: dict[str, Any]
+    user_context: UserContextObject
     notices: list[str]
     receipt: str
 
@@ -124,7 +125,7 @@ async def build_context(request: Request, caller: Reader, body: ContextBody) -> 
 
 
 @router.get("/receipts/{receipt_id}")
-async def get_receipt(request: Request, caller: Reader, view: ViewQuery, receipt_id: str) -> dict[str, Any]:
+async def get_receipt(request: Request, caller: Reader, view: ViewQuery, receipt_id: str) -> ReceiptObject:
     """How a recall came to its answer: techniques, thresholds, candidates."""
     receipt = await open_view(request, caller, view).audit.receipt(receipt_id)
     return dict(to_jsonable(receipt.as_dict()))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from typing import Annotated
 
 from fastapi import APIRouter, Query, Request
 from pydantic import BaseModel, Field
@@ -19,6 +19,7 @@ from agentmem.server.auth import (
     require_whole_user,
 )
 from agentmem.server.rest.fields import IdempotencyKey, Moment, decode_cursor, encode_cursor
+from agentmem.server.rest.shapes import AnyRecord
 
 router = APIRouter(prefix="/v1", tags=["records"])
 
@@ -32,22 +33,22 @@ class UndoAnswer(BaseModel):
 class ChangedRecord(BaseModel):
     """One record before and after."""
 
-    before: dict[str, Any]
-    after: dict[str, Any]
+    before: AnyRecord
+    after: AnyRecord
 
 
 class DiffAnswer(BaseModel):
     """What memory learned, retired and changed between two moments."""
 
-    learned: list[dict[str, Any]]
-    retired: list[dict[str, Any]]
+    learned: list[AnyRecord]
+    retired: list[AnyRecord]
     changed: list[ChangedRecord]
 
 
 class RecordPage(BaseModel):
     """Some records in the order in which they were last written, and where the next page begins."""
 
-    items: list[dict[str, Any]]
+    items: list[AnyRecord]
     next_cursor: str | None = Field(description="For the next page; null after the last one.")
 
 
@@ -69,7 +70,7 @@ async def list_records(
 
 
 @router.get("/records/{record_id}")
-async def get_record(request: Request, caller: Reader, view: ViewQuery, record_id: str) -> dict[str, Any]:
+async def get_record(request: Request, caller: Reader, view: ViewQuery, record_id: str) -> AnyRecord:
     """The current record of this id, of any kind."""
     return dict(to_jsonable(await open_view(request, caller, view).get_record(record_id)))
 
@@ -94,7 +95,7 @@ async def forget_record(
 @router.post("/records/{record_id}/restore")
 async def restore_record(
     request: Request, caller: Writer, view: ViewQuery, record_id: str, idempotency_key: IdempotencyKey = None
-) -> list[dict[str, Any]]:
+) -> list[AnyRecord]:
     """Bring back what was softly forgotten under this id."""
     memory = open_view(request, caller, view)
     return [to_jsonable(record) for record in await memory.restore(record_id, idempotency_key=idempotency_key)]

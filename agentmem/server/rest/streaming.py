@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import re
 from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import Any
 
@@ -19,6 +20,7 @@ from agentmem.server.errors import build_bug_response, build_error_response
 EVENT_STREAM = "text/event-stream"
 PROGRESS_SECONDS = 0.5  # between two events of progress
 KEEPALIVE_SECONDS = 10.0  # between two signs of life where nothing moves on
+_QUALITY = re.compile(r"0(\.\d{0,3})?|1(\.0{0,3})?")  # RFC 9110; what has another form is not wanted
 
 LongWork = Callable[[ProgressCallback], Awaitable[Any]]
 
@@ -28,9 +30,20 @@ async def answer_long_work(request: Request, work: LongWork) -> Response:
 
     Events are `progress` (stage, done, total), then one `result`, or one `error` with a problem. Who goes away ends it.
     """
-    if EVENT_STREAM in request.headers.get("accept", ""):
+    if wants_events(",".join(request.headers.getlist("accept"))):
         return StreamingResponse(_stream_events(work), media_type=EVENT_STREAM, headers={"Cache-Control": "no-store"})
     return JSONResponse(to_jsonable(await work(no_progress)))
+
+
+def wants_events(accept: str) -> bool:
+    """Whether an `Accept` header names the event stream, and likes it no less than JSON. Wildcards ask for JSON."""
+    qualities: dict[str, float] = {}
+    for each in accept.split(","):
+        kind, *parameters = (part.strip().lower() for part in each.split(";"))
+        quality = next((text[2:].strip() for text in parameters if text.startswith("q=")), "1")
+        qualities[kind] = float(quality) if _QUALITY.fullmatch(quality) else 0.0
+    events = qualities.get(EVENT_STREAM, 0.0)
+    return events > 0 and events >= qualities.get("application/json", 0.0)
 
 
 async def _stream_events(work: LongWork) -> AsyncIterator[bytes]:

@@ -17,6 +17,7 @@ from agentmem.core.telemetry import ProgressCallback
 from agentmem.facade.async_memory import AsyncAgentMemory
 from agentmem.importers.importer import FormatName, Importer, ImportReport
 from agentmem.server.auth import Reader, ViewQuery, Writer, open_view, require_whole_user
+from agentmem.server.rest.shapes import describe_result
 from agentmem.server.rest.streaming import answer_long_work
 
 router = APIRouter(prefix="/v1", tags=["transfer"])
@@ -27,6 +28,7 @@ _FILE_BODY = {"requestBody": {"required": True, "content": {LINES_TYPE: {"schema
 _FILE_ANSWER: dict[int | str, dict[str, Any]] = {
     200: {"description": "One JSON document a line.", "content": {LINES_TYPE: {"schema": {"type": "string"}}}}
 }
+_REPORT_ANSWER = describe_result({"$ref": "#/components/schemas/ImportReport"})
 
 
 @router.get("/export", response_class=Response, responses=_FILE_ANSWER)
@@ -60,7 +62,7 @@ async def _chain(first: bytes, rest: AsyncIterator[bytes]) -> AsyncIterator[byte
         yield piece
 
 
-@router.post("/import", response_model=ImportReport, openapi_extra=_FILE_BODY)
+@router.post("/import", response_model=ImportReport, responses=_REPORT_ANSWER, openapi_extra=_FILE_BODY)
 async def import_memory(
     request: Request,
     caller: Writer,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from functools import partial
-from typing import Annotated, Any
+from typing import Annotated
 
 from fastapi import APIRouter, Query, Request, Response
 from pydantic import BaseModel, Field
@@ -13,6 +13,7 @@ from agentmem.core.jsonable import to_jsonable
 from agentmem.jobs.job import JobReport
 from agentmem.server.auth import Admin, Reader, ViewFields, ViewQuery, Writer, open_view, require_whole_user
 from agentmem.server.rest.fields import IdempotencyKey, Moment
+from agentmem.server.rest.shapes import AuditObject, StatsObject, describe_result
 from agentmem.server.rest.streaming import answer_long_work
 
 router = APIRouter(prefix="/v1", tags=["upkeep"])
@@ -39,7 +40,10 @@ class UsageAnswer(BaseModel):
     found: int
 
 
-@router.post("/jobs/run", response_model=list[JobReport])
+_REPORTS = {"type": "array", "items": {"$ref": "#/components/schemas/JobReport"}}
+
+
+@router.post("/jobs/run", response_model=list[JobReport], responses=describe_result(_REPORTS))
 async def run_jobs(request: Request, caller: Admin, body: JobRun) -> Response:
     """Run background jobs for this user now; a report of each.
 
@@ -71,7 +75,7 @@ async def read_audit_rows(
     since: Moment | None = None,
     until: Moment | None = None,
     limit: Annotated[int, Query(ge=1, le=1000)] = 100,
-) -> list[dict[str, Any]]:
+) -> list[AuditObject]:
     """Rows of the audit log about this user, newest first."""
     require_whole_user(caller)
     audit = open_view(request, caller, view).audit
@@ -80,7 +84,7 @@ async def read_audit_rows(
 
 
 @router.get("/stats")
-async def get_stats(request: Request, caller: Reader, view: ViewQuery) -> dict[str, Any]:
+async def get_stats(request: Request, caller: Reader, view: ViewQuery) -> StatsObject:
     """How much is stored of this user, and how far each projection lags."""
     require_whole_user(caller)
     memory = open_view(request, caller, view)
