@@ -1,9 +1,10 @@
-"""A client in TypeScript from the server's own description: its types are generated, compiled strictly, and used."""
+"""Clients in TypeScript, compiled strictly and run: one with types from the server's description, and the example."""
 
 from __future__ import annotations
 
 import asyncio
 import json
+import os
 from pathlib import Path
 
 import pytest
@@ -23,7 +24,7 @@ type Stored = operations["store_turn"]["responses"][201]["content"]["application
 
 async function post<T>(path: string, body: object): Promise<T> {
   const headers = { "Content-Type": "application/json" };
-  const answer = await fetch(process.argv[2] + path, { method: "POST", headers, body: JSON.stringify(body) });
+  const answer = await fetch(process.env.AGENTMEM_URL + path, { method: "POST", headers, body: JSON.stringify(body) });
   if (!answer.ok) throw new Error(((await answer.json()) as Schemas["Problem"]).detail);
   return (await answer.json()) as T;
 }
@@ -47,7 +48,9 @@ async function main(): Promise<void> {
 
 void main();
 """
-NODE_TYPES = "declare const process: { argv: string[] };\n"
+NODE_TYPES = "declare const process: { env: Record<string, string> };\n"
+EXAMPLE = Path(__file__).parents[2] / "docs/examples/rest_client.mts"
+STRICT = ("--strict", "--target", "es2022", "--lib", "es2022,dom")
 WRONG = """
 import type { components } from "./api";
 export const asked: components["schemas"]["RecallBody"] = { top_k: 5 };
@@ -65,6 +68,15 @@ def programs(tmp_path_factory: pytest.TempPathFactory) -> NodePrograms:
     return NodePrograms(folder, tmp_path_factory.mktemp("node-home"))
 
 
+async def run_node(program: Path, settings: dict[str, str]) -> str:
+    """What a program prints that Node runs."""
+    environment = {**os.environ, **settings}
+    running = await asyncio.create_subprocess_exec(
+        str(find_node()), str(program), env=environment, stdout=asyncio.subprocess.PIPE
+    )
+    return (await running.communicate())[0].decode()
+
+
 async def test_a_generated_client_stores_recalls_and_tells_records_apart(
     programs: NodePrograms, home: Path, tmp_path: Path
 ) -> None:
@@ -74,15 +86,21 @@ async def test_a_generated_client_stores_recalls_and_tells_records_apart(
     assert made.exit_code == 0, made.errors
     (tmp_path / "client.ts").write_text(NODE_TYPES + CLIENT, encoding="utf-8")
     (tmp_path / "wrong.ts").write_text(WRONG, encoding="utf-8")
-    options = ["--strict", "--target", "es2022", "--module", "commonjs", "--lib", "es2022,dom"]
     compiled, refused = await programs.run_all(
-        [[COMPILER, *options, str(tmp_path / name)] for name in ("client.ts", "wrong.ts")]
+        [[COMPILER, *STRICT, "--module", "commonjs", str(tmp_path / name)] for name in ("client.ts", "wrong.ts")]
     )
     assert compiled.exit_code == 0, compiled.output
     assert refused.output.count("error TS") == 2, refused.output
     with serve({"AGENTMEM_HOME": str(home)}, "--user", "ann") as address:
-        client = await asyncio.create_subprocess_exec(
-            str(find_node()), str(tmp_path / "client.js"), address, stdout=asyncio.subprocess.PIPE
-        )
-        printed, _ = await client.communicate()
-    assert printed.decode() == "0 Turn: I am allergic to peanuts. (user)\n"
+        printed = await run_node(tmp_path / "client.js", {"AGENTMEM_URL": address})
+    assert printed == "0 Turn: I am allergic to peanuts. (user)\n"
+
+
+async def test_the_example_in_typescript_is_strict_and_runs(programs: NodePrograms, home: Path) -> None:
+    checked = await programs.run(COMPILER, *STRICT, "--module", "nodenext", "--noEmit", str(EXAMPLE))
+    assert checked.exit_code == 0, checked.output
+    with serve({"AGENTMEM_HOME": str(home)}, "--user", "ann") as address:
+        printed = await run_node(EXAMPLE, {"AGENTMEM_URL": address})
+    stored, found = printed.splitlines()
+    assert stored == "stored user: I am allergic to peanuts."
+    assert found.startswith("found Turn: I am allergic to peanuts. (")
