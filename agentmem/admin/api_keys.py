@@ -10,7 +10,7 @@ from typing import NamedTuple
 from agentmem.core.api_keys import ALL_USERS, KEY_PREFIX, PERMISSIONS, ApiKey, Permission, hash_secret
 from agentmem.core.changes import AuditEntry
 from agentmem.core.clock import to_utc
-from agentmem.core.scope import GLOBAL, Scope
+from agentmem.core.scope import GLOBAL, Scope, check_identifier
 from agentmem.engine.engine import Engine
 from agentmem.errors import InvalidRecord, NotFound
 
@@ -40,6 +40,7 @@ async def create_api_key(
     the key of who asks, for the audit row. Raises InvalidRecord, naming the field, for what cannot be.
     """
     now = engine.clock.now()
+    check_identifier(user_id, "user_id")
     Scope(user_id, GLOBAL if channel is None else channel, agent_id).check_visible()
     ends = None if expires_at is None else to_utc(expires_at, "expires_at")
     if ends is not None and ends <= now:

@@ -17,7 +17,7 @@ from agentmem.core.clock import next_record_time
 from agentmem.core.plain_values import MAX_INTEGER, describe_value
 from agentmem.core.record import Key, Record
 from agentmem.core.records import KINDS, Turn, to_invalid_record
-from agentmem.core.scope import MAX_IDENTIFIER_CHARS, check_identifier
+from agentmem.core.scope import MAX_IDENTIFIER_CHARS, check_stored_identifier
 from agentmem.errors import InvalidRecord
 from agentmem.stores.admin import JournalCounters, RawChange, RawUsage, RawVersion
 from agentmem.stores.codec import PAYLOAD_FORMAT
@@ -249,7 +249,7 @@ class ExportValidator:
             elif isinstance(line, EndLine):
                 self._check_end(line)
             elif isinstance(line, HeaderLine):
-                check_identifier(line.user_id, "user_id")
+                check_stored_identifier(line.user_id, "user_id")
                 self.header = line
         except InvalidRecord as error:
             message = str(error) if str(error).startswith("line ") else f"line {number}: {error}"
@@ -286,7 +286,7 @@ class ExportValidator:
 
     def _check_version(self, line: ChangeLine, version: RecordVersion) -> None:
         assert self.header is not None, "the first line is a header"
-        key = (version.kind, check_identifier(version.id, "id"))
+        key = (version.kind, check_stored_identifier(version.id, "id"))
         if version.kind not in KINDS:
             _reject(f"kind must be one of {', '.join(KINDS)}, got {describe_value(version.kind)}", "kind")
         if version.format > PAYLOAD_FORMAT:
@@ -356,7 +356,7 @@ class ExportValidator:
 
 def _parse_record(version: RecordVersion) -> Record:
     assert version.record is not None, "asked only where there is one"
-    check_identifier(version.channel, "channel")
+    check_stored_identifier(version.channel, "channel")
     if stamped := Record.NON_PAYLOAD_FIELDS & version.record.keys():
         _reject(f"record holds {', '.join(sorted(stamped))}, which stand beside it", "record")
     try:

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Self
 
 from agentmem.core.plain_values import describe_value, has_visible
-from agentmem.errors import InvalidRecord, ScopeError
+from agentmem.errors import InvalidRecord, PermissionDenied, ScopeError
 
 GLOBAL = "_global"
 SWARM = "_swarm"
@@ -63,7 +63,8 @@ class Scope:
     """Whose memory is meant and from where it is seen.
 
     `channel` is where writes go. Reads cover the active channel, the agent's own, `_swarm` and `_global`, or exactly
-    `channels` when that list is given. `key_id` is the key by which a server let the caller in.
+    `channels` when that list is given. `key_id` is the key by which a server let the caller in; a key of one channel or
+    agent writes into `own_channels` alone, and reads no other channels than these, `_swarm` and `_global`.
     """
 
     user_id: str
@@ -73,8 +74,10 @@ class Scope:
     session_id: str | None = None
     channels: tuple[str, ...] | None = None
     key_id: str | None = None
+    own_channels: tuple[str, ...] | None = None
 
     def __post_init__(self) -> None:
+        check_stored_identifier(self.user_id, "user_id")
         self._check_names(check_stored_identifier)
         if self.user_id == SYSTEM_USER:
             raise ScopeError(f"user_id {SYSTEM_USER!r} is kept for the system")
@@ -84,12 +87,15 @@ class Scope:
             raise ScopeError(f"channel {self.channel!r} is private to its agent; give its agent_id")
 
     def _check_names(self, check: Callable[[object, str], str]) -> None:
-        for field in ("user_id", "channel", "agent_id", "conversation_id", "session_id"):
-            if (name := getattr(self, field)) is not None or field in ("user_id", "channel"):
+        for field in ("channel", "agent_id", "conversation_id", "session_id"):
+            if (name := getattr(self, field)) is not None or field == "channel":
                 check(name, field)
 
     def check_visible(self) -> Self:
-        """This scope, as a caller may name it. Raises InvalidRecord for a name without a visible character."""
+        """This scope, as a caller may name it. Raises InvalidRecord for a name without a visible character.
+
+        A user's name is checked by the user's first write: what an older version stored can be read and erased.
+        """
         self._check_names(check_identifier)
         return self
 
@@ -115,7 +121,18 @@ class Scope:
         for name in names:
             if is_self_channel(name) and (self.agent_id is None or name != self_channel(self.agent_id)):
                 raise ScopeError(f"channel {name!r} is private to its agent")
+            if self.own_channels is not None and name not in self.readable_channels():
+                raise ScopeError(f"this key does not open channel {name!r}")
         return replace(self, channels=names)
+
+    def check_writable(self, channels: Iterable[str]) -> None:
+        """Raise PermissionDenied for a channel that a key of one channel or agent may only read."""
+        if self.own_channels is None:
+            return
+        for channel in channels:
+            if channel not in self.own_channels:
+                own = " and ".join(self.own_channels)
+                raise PermissionDenied(f"this key writes into {own} alone; {channel} it may only read")
 
 
 def channel_scope(user_id: str, channel: str, conversation_id: str | None = None) -> Scope:

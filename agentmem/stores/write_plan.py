@@ -12,6 +12,7 @@ from agentmem.core.clock import from_micros, next_record_time
 from agentmem.core.edges import turn_position_key
 from agentmem.core.record import Key, Record
 from agentmem.core.records import Turn
+from agentmem.core.scope import check_identifier
 from agentmem.errors import Conflict, InvalidRecord
 from agentmem.stores.codec import PAYLOAD_FORMAT, RecordMetadata, attach_metadata, decode, encode
 from agentmem.stores.protocols import VectorIndex
@@ -170,6 +171,8 @@ class WritePlan:
     known_before: set[int] = field(default_factory=set)
 
     def __post_init__(self) -> None:
+        if self.read_set.head == 0:  # a new user; older versions took names without a visible character
+            check_identifier(self.user_id, "user_id")
         self.recorded_at = next_record_time(self.recorded_at, self.read_set.last_at)
         self.known_before = {held.ordinal for held in self.read_set.versions.values()}
         self.current_before = {held.ordinal for held in self.read_set.versions.values() if held.seq is not None}
@@ -183,8 +186,11 @@ class WritePlan:
         _check_keys(change)
         self._check_expectations(change)
         self.read_set.head += 1
+        touched = (self._find_current(key) for key in (*change.deletes, *(record.key for record in change.upserts)))
+        change.scope.check_writable(held.channel for held in touched if held is not None)
         gone = [departure for key in change.deletes if (departure := self._delete(key))]
         missing = [record for record in change.inserts_if_absent if self._find_current(record.key) is None]
+        change.scope.check_writable(record.channel for record in (*missing, *change.upserts))
         puts = [self._upsert(record, change) for record in (*missing, *change.upserts)]
         self._check_unique(stored.record for stored in puts)
         self.change_rows.append(

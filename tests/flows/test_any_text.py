@@ -13,9 +13,11 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from agentmem import AgentMemory, InvalidRecord, Record
+from agentmem.admin.export_import import export_user, import_user
 from agentmem.cli import render
 from agentmem.core.changes import Change, WriteAttempt
 from agentmem.core.plain_values import has_visible
+from agentmem.core.scope import Scope
 from agentmem.server.mcp.records import describe_record
 from agentmem.text.plain_line import to_plain_line
 from agentmem.text.terminal_text import neutralize_styled
@@ -147,8 +149,8 @@ DOORS: list[tuple[str, Callable[[Any, str], Any]]] = [
     ("text", lambda memory, text: memory.announce(text)),
     ("task", lambda memory, text: memory.procedural.find_strategies(text)),
     ("prompt", lambda memory, text: memory.schedules.add("x", "0 8 * * *", text)),
-    ("user_id", lambda memory, text: AgentMemory(text)),
-    ("user_id", lambda memory, text: memory.scoped(user_id=text)),
+    ("user_id", lambda memory, text: memory.scoped(user_id=text).store_turn("x")),
+    ("user_id", lambda memory, text: memory.scoped(user_id=text).learn_fact("x")),
     ("channel", lambda memory, text: memory.scoped(channel=text)),
     ("agent_id", lambda memory, text: memory.scoped(agent_id=text)),
     ("session_id", lambda memory, text: memory.scoped(session_id=text)),
@@ -171,6 +173,29 @@ def test_a_text_that_shows_nothing_is_refused_by_the_name_of_its_field(
         call(empty, text)
     assert refused.value.field == field
     assert empty.list_records() == []
+
+
+def test_an_old_memory_under_invisible_names_is_imported_read_exported_and_erased(home: Path) -> None:
+    with open_memory(home, channel="shed") as memory:
+        memory.store_turn("The tent is here.", turn_id="t1")
+        stored = memory.learn_fact("Mia has a tent.")
+        old = memory.scoped(user_id="\u200b", channel="_global")
+
+        def export(scope: Scope) -> list[str]:
+            lines: list[str] = []
+            run(export_user(engine_of(memory), scope, lines.append))
+            return lines
+
+        names = {'"alice"': r'"\u200b"', '"t1"': r'"\u2060"', '"shed"': r'"\ufeff"', f'"{stored.id}"': r'"\u00ad"'}
+        lines = export(context_of(memory).scope)
+        for name, invisible in names.items():
+            lines = [line.replace(name, invisible) for line in lines]
+        run(import_user(engine_of(memory), context_of(old).scope, lines))
+        assert export(context_of(old).scope) == lines
+        old.learn_fact("Mia sells a tent.")
+        assert [fact.claim for fact in old.semantic.facts()] == ["Mia sells a tent."]
+        old.erase()
+        assert "tent" not in "".join(export(context_of(old).scope))
 
 
 def test_a_word_with_a_zero_width_character_inside_is_taken(home: Path) -> None:
