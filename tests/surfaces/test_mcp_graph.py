@@ -5,9 +5,11 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+import pytest
 from mcp.client.client import Client
 
 from agentmem import AsyncAgentMemory
+from agentmem.server.mcp import graph_tools
 from agentmem.server.mcp.server import TOOL_SETS, build_mcp_server
 from tests.surfaces.test_mcp import call, refusal
 
@@ -42,7 +44,10 @@ async def test_a_graph_is_made_read_searched_and_taken_apart(home: Path) -> None
         assert [each["name"] for each in (await call(client, "search_nodes", query="sails"))["entities"]] == ["Ann"]
         for part in ("AIL", "nn", "ERSO"):
             assert "Ann" in [each["name"] for each in (await call(client, "search_nodes", query=part))["entities"]]
-        assert (await call(client, "open_nodes", names=["Bob", "bob", "Nobody"]))["entities"] == [BOB]
+        opened = await call(client, "open_nodes", names=["Bob", "bob", "Nobody"])
+        assert opened["entities"] == [BOB]
+        assert sorted(opened["relations"], key=str) == sorted([WORKS, KNOWS], key=str), "also those to other nodes"
+        assert len((await call(client, "search_nodes", query="sails"))["relations"]) == 2
 
         gone = [{"entityName": "Ann", "observations": ["Sails", "Never said"]}]
         assert (await call(client, "delete_observations", deletions=gone))["success"] is True
@@ -56,3 +61,35 @@ async def test_a_graph_is_made_read_searched_and_taken_apart(home: Path) -> None
         nobody = {"entityName": "Nobody", "contents": ["x"]}
         assert "Nobody not found" in await refusal(client, "add_observations", observations=[nobody])
         assert [fact.claim for fact in await memory.semantic.facts()] == []
+
+
+async def test_nothing_is_stored_of_a_call_that_is_refused(home: Path) -> None:
+    async with (
+        AsyncAgentMemory("ann", home=home, embedder="hash") as memory,
+        Client(build_mcp_server(lambda *_: memory, TOOL_SETS["server-memory"])) as client,
+    ):
+        for wrong in ({**BOB, "name": " "}, {**BOB, "observations": ["x", " "]}, {**BOB, "entityType": ""}):
+            assert "Nothing was stored" in await refusal(client, "create_entities", entities=[ANN, wrong])
+        assert await call(client, "read_graph") == {"entities": [], "relations": []}
+        await call(client, "create_entities", entities=[ANN, BOB])
+        wrong_relations = [WORKS, {**KNOWS, "relationType": " "}]
+        assert "Nothing was stored" in await refusal(client, "create_relations", relations=wrong_relations)
+        assert "not found" in await refusal(client, "create_relations", relations=[WORKS, {**KNOWS, "from": "Eve"}])
+        for more in ({"entityName": "Bob", "contents": [" "]}, {"entityName": "Eve", "contents": ["x"]}):
+            await refusal(client, "add_observations", observations=[{"entityName": "Ann", "contents": ["Sails"]}, more])
+        graph = await call(client, "read_graph")
+        assert (graph["relations"], ["Sails" in each["observations"] for each in graph["entities"]]) == (
+            [],
+            [False] * 2,
+        )
+
+
+async def test_what_a_graph_leaves_out_is_said(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(graph_tools, "MAX_READ", 2)
+    async with (
+        AsyncAgentMemory("ann", home=home, embedder="hash") as memory,
+        Client(build_mcp_server(lambda *_: memory, TOOL_SETS["server-memory"])) as client,
+    ):
+        await call(client, "create_entities", entities=[{**BOB, "name": name} for name in ("Ann", "Bob", "Eve")])
+        graph = await call(client, "read_graph")
+        assert (len(graph["entities"]), graph["notices"]) == (2, ["Only 2 entities were read; there may be more."])

@@ -11,14 +11,14 @@ from collections.abc import Collection, Sequence
 from pydantic import BaseModel, ConfigDict, Field
 from pydantic.alias_generators import to_camel
 
-from agentmem.core.records import RELATION_KINDS, Edge, Entity
+from agentmem.core.edges import build_relation
+from agentmem.core.records import RELATION_KINDS, Edge, Entity, Fact, build_record
 from agentmem.errors import NotFound
 from agentmem.facade.async_memory import AsyncAgentMemory
 from agentmem.server.mcp.tools import ModelTool
 
 CHANNEL = "server-memory"
-MAX_FOUND = 50
-MAX_FACTS = 10_000
+MAX_READ = 10_000  # entities, facts or relations of one answer
 
 
 class CamelModel(BaseModel):
@@ -44,10 +44,11 @@ class GraphRelation(CamelModel):
 
 
 class Graph(CamelModel):
-    """Nodes, and the relations between them."""
+    """Nodes, and the relations that they stand in."""
 
     entities: list[GraphEntity]
     relations: list[GraphRelation]
+    notices: list[str] = Field(default=[], description="What was left out.", exclude_if=lambda notices: not notices)
 
 
 class EntityObservations(CamelModel):
@@ -146,6 +147,9 @@ async def create_entities(memory: AsyncAgentMemory, given: CreateEntities) -> Cr
     """Store nodes; one of that name that exists stays as it is."""
     memory, created = _open_channel(memory), []
     for asked in given.entities:
+        build_record(Entity, name=asked.name, type=asked.entity_type)
+        _check_claims(asked.observations)
+    for asked in given.entities:
         if await memory.semantic.entities(asked.name):
             continue
         entity = await memory.upsert_entity({"name": asked.name, "type": asked.entity_type})
@@ -157,8 +161,10 @@ async def create_entities(memory: AsyncAgentMemory, given: CreateEntities) -> Cr
 async def create_relations(memory: AsyncAgentMemory, given: CreateRelations) -> CreatedRelations:
     """Relate nodes that exist; a relation that is known is left out."""
     memory, created = _open_channel(memory), []
-    for asked in given.relations:
-        source, target = await _get_node(memory, asked.source), await _get_node(memory, asked.target)
+    ends = [(await _get_node(memory, asked.source), await _get_node(memory, asked.target)) for asked in given.relations]
+    for asked, (source, target) in zip(given.relations, ends, strict=True):
+        build_relation(memory.scope.user_id, CHANNEL, (source.id, target.id), asked.relation_type)
+    for asked, (source, target) in zip(given.relations, ends, strict=True):
         if await _find_edges(memory, source, target, asked.relation_type):
             continue
         await memory.semantic.relate(source.id, asked.relation_type, target.id)
@@ -169,8 +175,9 @@ async def create_relations(memory: AsyncAgentMemory, given: CreateRelations) -> 
 async def add_observations(memory: AsyncAgentMemory, given: AddObservations) -> ObservationResults:
     """Store facts about nodes that exist."""
     memory, results = _open_channel(memory), []
-    for asked in given.observations:
-        entity = await _get_node(memory, asked.entity_name)
+    nodes = [await _get_node(memory, asked.entity_name) for asked in given.observations]
+    _check_claims([claim for asked in given.observations for claim in asked.contents])
+    for asked, entity in zip(given.observations, nodes, strict=True):
         added = await _add_facts(memory, entity, asked.contents)
         results.append(AddedObservations(entity_name=entity.name, added_observations=added))
     return ObservationResults(results=results)
@@ -181,11 +188,9 @@ async def delete_entities(memory: AsyncAgentMemory, given: DeleteEntities) -> De
     memory = _open_channel(memory)
     for name in given.entity_names:
         for entity in await memory.semantic.entities(name):
-            around = await memory.semantic.get_entity_graph([entity.id], 1, limit=MAX_FOUND)
-            for edge in around.edges:
-                if entity.id in (edge.source, edge.target):
-                    await memory.forget(edge.id)
-            for fact in await memory.semantic.facts({"entity_ids": entity.id}):
+            for edge in await _read_edges(memory, [entity]):
+                await memory.forget(edge.id)
+            for fact in await memory.semantic.facts({"entity_ids": entity.id}, limit=MAX_READ):
                 await memory.forget(fact.id)
             await memory.forget(entity.id)
     return Deletion(message="Entities deleted successfully")
@@ -196,7 +201,7 @@ async def delete_observations(memory: AsyncAgentMemory, given: DeleteObservation
     memory = _open_channel(memory)
     for asked in given.deletions:
         for entity in await memory.semantic.entities(asked.entity_name):
-            for fact in await memory.semantic.facts({"entity_ids": entity.id}):
+            for fact in await memory.semantic.facts({"entity_ids": entity.id}, limit=MAX_READ):
                 if fact.claim in asked.observations:
                     await memory.forget(fact.id)
     return Deletion(message="Observations deleted successfully")
@@ -216,25 +221,25 @@ async def delete_relations(memory: AsyncAgentMemory, given: CreateRelations) -> 
 async def read_graph(memory: AsyncAgentMemory, given: ReadGraph) -> Graph:
     """All nodes and relations."""
     memory = _open_channel(memory)
-    return await _build_graph(memory, await memory.semantic.entities())
+    return await _build_graph(memory, await memory.semantic.entities(limit=MAX_READ))
 
 
 async def search_nodes(memory: AsyncAgentMemory, given: SearchNodes) -> Graph:
-    """Nodes whose name, type or one observation holds the query, in any case."""
+    """Nodes whose name, type or one observation holds the query, in any case, and all relations that they stand in."""
     memory, wanted = _open_channel(memory), given.query.casefold()
-    graph = await _build_graph(memory, await memory.semantic.entities())
+    graph = await _build_graph(memory, await memory.semantic.entities(limit=MAX_READ))
     found = [
         node
         for node in graph.entities
         if any(wanted in text.casefold() for text in (node.name, node.entity_type, *node.observations))
     ]
     names = {node.name for node in found}
-    relations = [each for each in graph.relations if each.source in names and each.target in names]
-    return Graph(entities=found, relations=relations)
+    relations = [each for each in graph.relations if each.source in names or each.target in names]
+    return Graph(entities=found, relations=relations, notices=graph.notices)
 
 
 async def open_nodes(memory: AsyncAgentMemory, given: OpenNodes) -> Graph:
-    """Nodes by their names; names that nobody has are passed over."""
+    """Nodes by their names, and all relations that they stand in; names that nobody has are passed over."""
     memory = _open_channel(memory)
     found = {each.id: each for name in given.names if name for each in await memory.semantic.entities(name)}
     return await _build_graph(memory, list(found.values()))
@@ -253,8 +258,14 @@ async def _get_node(memory: AsyncAgentMemory, name: str) -> Entity:
     return found[0]
 
 
+def _check_claims(claims: Sequence[str]) -> None:
+    """Refuse what is wrong before anything is stored."""
+    for claim in claims:
+        build_record(Fact, claim=claim)
+
+
 async def _add_facts(memory: AsyncAgentMemory, entity: Entity, claims: Sequence[str]) -> list[str]:
-    known = {fact.claim for fact in await memory.semantic.facts({"entity_ids": entity.id})}
+    known = {fact.claim for fact in await memory.semantic.facts({"entity_ids": entity.id}, limit=MAX_READ)}
     added = [claim for claim in dict.fromkeys(claims) if claim not in known]
     for claim in added:
         await memory.learn_fact(claim, entity_ids=[entity.id])
@@ -262,12 +273,17 @@ async def _add_facts(memory: AsyncAgentMemory, entity: Entity, claims: Sequence[
 
 
 async def _find_edges(memory: AsyncAgentMemory, source: Entity, target: Entity, relation: str) -> list[Edge]:
-    around = await memory.semantic.get_entity_graph([source.id], 1, limit=MAX_FOUND)
     return [
         edge
-        for edge in around.edges
+        for edge in await _read_edges(memory, [source])
         if (edge.source, edge.target) == (source.id, target.id) and _same_name(_name_relation(edge), relation)
     ]
+
+
+async def _read_edges(memory: AsyncAgentMemory, entities: Collection[Entity]) -> list[Edge]:
+    """The relations that entities stand in."""
+    keys = [entity.key for entity in entities]
+    return await memory.engine.graph.edges(keys, memory.scope, RELATION_KINDS, MAX_READ)
 
 
 def _same_name(one: str, other: str) -> bool:
@@ -281,19 +297,30 @@ def _name_relation(edge: Edge) -> str:
 
 
 async def _build_graph(memory: AsyncAgentMemory, entities: Collection[Entity]) -> Graph:
-    names = {entity.id: entity.name for entity in entities}
     claims = defaultdict[str, list[str]](list)
-    for fact in await memory.semantic.facts(limit=MAX_FACTS):
+    facts = await memory.semantic.facts(limit=MAX_READ)
+    for fact in facts:
         for entity_id in fact.entity_ids:
             claims[entity_id].append(fact.claim)
-    nodes = [GraphEntity(name=each.name, entity_type=each.type, observations=claims[each.id]) for each in entities]
-    around = await memory.semantic.get_entity_graph(list(names), 1, limit=MAX_FOUND) if names else None
-    edges = [edge for edge in around.edges if edge.source in names and edge.target in names] if around else []
-    relations = [
-        GraphRelation(source=names[edge.source], target=names[edge.target], relation_type=_name_relation(edge))
-        for edge in edges
+    edges = await _read_edges(memory, entities)
+    ends = list(dict.fromkeys(end for edge in edges for end in (edge.source, edge.target)))
+    others = await memory.engine.log.read_records("Entity", ends, memory.scope)
+    names = {each.id: each.name for each in (*others, *entities) if isinstance(each, Entity)}
+    cut = [
+        what
+        for what, read in (("entities", entities), ("observations", facts), ("relations", edges))
+        if len(read) >= MAX_READ
     ]
-    return Graph(entities=nodes, relations=relations)
+    return Graph(
+        entities=[
+            GraphEntity(name=each.name, entity_type=each.type, observations=claims[each.id]) for each in entities
+        ],
+        relations=[
+            GraphRelation(source=names[edge.source], target=names[edge.target], relation_type=_name_relation(edge))
+            for edge in edges
+        ],
+        notices=[f"Only {MAX_READ:,} {what} were read; there may be more." for what in cut],
+    )
 
 
 GRAPH_TOOLS = (
@@ -360,7 +387,7 @@ GRAPH_TOOLS = (
     ModelTool(
         "search_nodes",
         "Search nodes",
-        "Entities that a query is about, with the relations between them.",
+        "Entities that a query is part of, with their relations.",
         SearchNodes,
         Graph,
         search_nodes,
@@ -369,7 +396,7 @@ GRAPH_TOOLS = (
     ModelTool(
         "open_nodes",
         "Open nodes",
-        "Entities by their names, with the relations between them.",
+        "Entities by their names, with their relations.",
         OpenNodes,
         Graph,
         open_nodes,
