@@ -21,6 +21,7 @@ from agentmem import AsyncAgentMemory
 from agentmem.server.app import build_app
 from agentmem.server.mcp.core_tools import CORE_TOOLS
 from agentmem.server.mcp.server import TOOL_SETS, build_mcp_server
+from agentmem.server.mcp.tools import ToolFailure
 
 MAX_SCHEMA_TOKENS = 1500
 AGENTMEM = str(Path(sys.executable).with_name("agentmem"))
@@ -91,6 +92,33 @@ async def test_a_bug_is_told_without_its_words(memory: AsyncAgentMemory, monkeyp
         said = await refusal(client, "search_memory", query="?")
     assert "The memory failed" in said
     assert "secret" not in said
+
+
+async def test_a_bug_in_a_resource_is_told_without_its_words(
+    memory: AsyncAgentMemory, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def failing(*_: object, **__: object) -> None:
+        raise RuntimeError("the secret word")
+
+    monkeypatch.setattr(AsyncAgentMemory, "profile", failing)
+    async with Client(build_mcp_server(lambda *_: memory)) as client:
+        with pytest.raises(MCPError, match="The memory failed") as refused:
+            await client.read_resource("memory://profile")
+    assert refused.value.error.code == -32603
+    assert "secret" not in str(refused.value.error) + caplog.text
+    assert "Traceback" not in caplog.text
+    events = [json.loads(line) for line in caplog.messages if line.startswith("{")]
+    assert [event["error"] for event in events if event["event"] == "resource_failed"] == ["RuntimeError"]
+
+
+async def test_a_resource_that_a_caller_may_not_read_is_refused_with_the_reason(memory: AsyncAgentMemory) -> None:
+    def refuse(*_: object) -> AsyncAgentMemory:
+        raise ToolFailure("the key has no permission to read")
+
+    async with Client(build_mcp_server(refuse)) as client:
+        with pytest.raises(MCPError, match="no permission to read") as refused:
+            await client.read_resource("memory://profile")
+    assert refused.value.error.code == -32602
 
 
 async def test_every_tool_has_hints_schemas_and_few_tokens(memory: AsyncAgentMemory) -> None:
