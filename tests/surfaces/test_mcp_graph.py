@@ -42,12 +42,11 @@ async def test_a_graph_is_made_read_searched_and_taken_apart(home: Path) -> None
         }
         assert sorted(graph["relations"], key=str) == sorted([WORKS, KNOWS], key=str)
         assert [each["name"] for each in (await call(client, "search_nodes", query="sails"))["entities"]] == ["Ann"]
-        for part in ("AIL", "nn", "ERSO"):
-            assert "Ann" in [each["name"] for each in (await call(client, "search_nodes", query=part))["entities"]]
+        found = [await call(client, "search_nodes", query=part) for part in ("AIL", "nn", "ERSO")]
+        assert all("Ann" in [each["name"] for each in graph["entities"]] for graph in found)
         opened = await call(client, "open_nodes", names=["Bob", "bob", "Nobody"])
         assert opened["entities"] == [BOB]
         assert sorted(opened["relations"], key=str) == sorted([WORKS, KNOWS], key=str), "also those to other nodes"
-        assert len((await call(client, "search_nodes", query="sails"))["relations"]) == 2
 
         gone = [{"entityName": "Ann", "observations": ["Sails", "Never said"]}]
         assert (await call(client, "delete_observations", deletions=gone))["success"] is True
