@@ -7,6 +7,7 @@ AgentMemError
   Conflict               the stored state is not the one the write was built on
   LeaseLost              a background writer's lease went to somebody else
   ScopeError             an operation without a scope, or outside of it
+    PermissionDenied     a write into a channel that this key may only read
   Closed                 the memory was closed
   RateLimited            too many recalls; `retry_after` seconds
   BudgetExceeded            a run has used up the calls, tokens or dollars it was given
@@ -56,6 +57,10 @@ class LeaseLost(AgentMemError):
 
 class ScopeError(AgentMemError):
     """An operation outside of its scope."""
+
+
+class PermissionDenied(ScopeError):
+    """A write into a channel that the caller's key may only read."""
 
 
 class Closed(AgentMemError):

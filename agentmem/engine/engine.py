@@ -24,6 +24,7 @@ from agentmem.core.clock import (
     latest_moment,
 )
 from agentmem.core.columns import RecordColumns
+from agentmem.core.records import Turn
 from agentmem.core.scope import Scope
 from agentmem.core.telemetry import DEBUG, WARNING, CacheStats, LatencyStats, log_event
 from agentmem.engine.auditor import MAX_AUDITED_IDS, MEMORY_TYPES, Auditor
@@ -74,6 +75,7 @@ class Engine:
     receipts: OrderedDict[str, Any] = field(default_factory=OrderedDict)
     erasure_counts: Counter[str] = field(default_factory=Counter)  # by user, those of this process
     erasure_callbacks: list[Callable[[str], None]] = field(default_factory=list)
+    turn_callbacks: list[Callable[[str], None]] = field(default_factory=list)  # called with the user of stored turns
     # what subsystems hold in the process, by their own names
     process_state: dict[str, Any] = field(default_factory=dict)
     latency_stats: LatencyStats = field(default_factory=LatencyStats)
@@ -116,6 +118,9 @@ class Engine:
         watch = Stopwatch(self.clock)
         entries = await self.log.append(changes, audit, fence)
         self.latency_stats.add("write", watch.milliseconds())
+        if any(isinstance(record, Turn) for change in changes for record in change.upserts):
+            for note in self.turn_callbacks:
+                note(scope.user_id)
         for entry in entries[:1]:  # of one operation, all of them
             said = {"operation": entry.operation, "operation_id": entry.operation_id, "changes": len(entries)}
             log_event(DEBUG, "stored", user_id=scope.user_id, ms=watch.milliseconds(), **said)

@@ -16,8 +16,9 @@ from agentmem.core.record import FinalGoalStatus, MemoryType, Record, TemporalCo
 from agentmem.core.records import Entity, Fact, Goal, Synopsis, Turn, User
 from agentmem.core.scope import GLOBAL, Scope
 from agentmem.core.telemetry import ProgressCallback, no_progress
-from agentmem.engine.engine import Engine, open_engine
-from agentmem.errors import AgentMemError, Closed, InvalidRecord, NotFound
+from agentmem.engine.engine import Engine
+from agentmem.errors import AgentMemError, InvalidRecord, NotFound
+from agentmem.facade.engine_handle import EngineHandle
 from agentmem.jobs.job import JobOptions, JobReport, select_jobs
 from agentmem.memory.announcements import announce
 from agentmem.memory.context import Diff, ErasureReceipt, ForgetReceipt, MemoryContext
@@ -27,9 +28,7 @@ from agentmem.memory.semantic.belief_view import SlotBeliefs
 from agentmem.recall.audit import AuditView, RecallAudit
 from agentmem.recall.bundle import MemoryBundle
 from agentmem.recall.context import Context, gather_sources
-from agentmem.recall.options import parse_options
-from agentmem.recall.pipeline import RecallLayer
-from agentmem.recall.request import RateLimiter, RecallGroup, RecallRequest
+from agentmem.recall.request import RecallGroup, RecallRequest
 from agentmem.settings.overrides import SettingsOverrides
 from agentmem.settings.settings import Settings, load_settings
 from agentmem.text.tokenizer import TokenCounter
@@ -42,41 +41,6 @@ if TYPE_CHECKING:
     from agentmem.memory.schedules import Schedules
     from agentmem.memory.semantic.memory import SemanticMemory
     from agentmem.memory.working.memory import WorkingMemory
-
-
-class EngineHandle:
-    """Settings, and what they open once."""
-
-    def __init__(self, settings: Settings) -> None:
-        self.settings = settings
-        self.opened: tuple[Engine, RecallLayer] | None = None
-
-    async def open(self) -> None:
-        """Open the stores; twice is fine. Raises what `open_engine` raises."""
-        if self.opened is None:
-            settings = self.settings
-            # before anything is opened
-            parse_options(settings.recall, settings.recall_profile, settings.describe_origin)
-            engine = await open_engine(settings)
-            layer = RecallLayer(
-                engine,
-                settings.recall,
-                profile=settings.recall_profile,
-                settings_fingerprint=settings.fingerprint(),
-                rate_limiter=RateLimiter(settings.recalls_per_second, settings.recall_burst),
-                reranker=engine.reranker,
-                decay=settings.decay,
-                synopsis=settings.synopsis,
-            )
-            engine.erasure_callbacks.append(layer.drop_user_caches)
-            engine.auditor.thresholds = {"ranking": layer.options.ranking.model_dump(mode="json")}
-            self.opened = (engine, layer)
-
-    def get(self) -> tuple[Engine, RecallLayer]:
-        """What is open; Closed before `open`."""
-        if self.opened is None:
-            raise Closed("this memory is not open: use `async with AsyncAgentMemory(…)`, or await memory.open()")
-        return self.opened
 
 
 @check_arguments
@@ -106,13 +70,12 @@ class AsyncAgentMemory:
 
     async def open(self) -> Self:
         """Open the stores; twice is fine. Raises ConfigError, SchemaMismatch, CorruptStore or StoreUnavailable."""
-        await self._opening.open()
+        await self._opening.open(self.scope.user_id)
         return self
 
     async def close(self) -> None:
         """Close what is open, for all scoped views; closing twice is fine."""
-        if self._opening.opened is not None:
-            await self._opening.opened[0].close()
+        await self._opening.close()
 
     async def __aenter__(self) -> Self:
         return await self.open()

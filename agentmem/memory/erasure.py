@@ -39,9 +39,13 @@ MAX_CHANNEL_RECORDS = 10_000  # records
 
 @dataclass
 class Erasure:
-    """Forget, restore, erase."""
+    """Forget, restore, erase. A key of one channel or agent names records of its own; what rests on them goes, too."""
 
     _context: MemoryContext
+
+    def __post_init__(self) -> None:
+        self._asking_scope = self._context.scope
+        self._context = replace(self._context, scope=replace(self._context.scope, own_channels=None))
 
     async def forget_id(
         self,
@@ -133,17 +137,18 @@ class Erasure:
     async def _find_targets(self, record_id: str, kind: str | None = None) -> list[Record]:
         """The records of an id that the scope may read, a conversation with its turns, a fact with its copy."""
         found = [record for record in await self._context.find_by_id(record_id) if kind in (None, record.kind)]
+        self._asking_scope.check_writable(record.channel for record in found)
         if kind == "Conversation" or any(record.kind == "Conversation" for record in found):
-            where = Where(kinds=("Turn",), channels=self._context.scope.readable_channels(), conversation_id=record_id)
+            own = self._asking_scope.own_channels or self._context.scope.readable_channels()
+            where = Where(kinds=("Turn",), channels=own, conversation_id=record_id)
             turns = await list_across_channels(self._context, where)
             glosses = await self._context.engine.log.read_records(
                 "Gloss", [turn.id for turn in turns], self._context.scope
             )
-            readable = self._context.scope.readable_channels()
             done = [
                 record
                 for record in await list_conversation_actions(self._context, [record_id])
-                if record.channel in readable
+                if record.channel in own
             ]
             known = {record.key for record in found}
             found += [record for record in (*turns, *glosses, *done) if record.key not in known]
@@ -156,7 +161,8 @@ class Erasure:
         log, scope = self._context.engine.log, self._context.scope
         keys = [(name, record_id) for name in KINDS if kind in (None, name)]
         versions = {key: await log.versions(key, scope) for key in keys}
-        return [key for key, past in versions.items() if past and past[-1].channel in scope.readable_channels()]
+        own = self._asking_scope.own_channels or scope.readable_channels()
+        return [key for key, past in versions.items() if past and past[-1].channel in own]
 
     async def _find_forgotten(self, record_id: str) -> list[Record]:
         found = [record for record in await self._find_targets(record_id) if _is_away(record)]
@@ -525,6 +531,7 @@ class ChannelErasure(Erasure):
     hard: bool = False
 
     async def _find_targets(self, record_id: str, kind: str | None = None) -> list[Record]:
+        self._asking_scope.check_writable([record_id])
         live = tuple(status.value for status in Status if status is not Status.FORGOTTEN)
         where = Where(
             kinds=tuple(name for name in KINDS if name != "User"),

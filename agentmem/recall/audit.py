@@ -11,7 +11,7 @@ from typing import Any
 from agentmem.core.arguments import check_arguments
 from agentmem.core.clock import Stopwatch, to_utc
 from agentmem.core.record import Key, Record
-from agentmem.core.scope import Scope, check_identifier, is_self_channel, self_channel
+from agentmem.core.scope import Scope, check_identifier, self_channel
 from agentmem.core.telemetry import DEBUG, WARNING, log_event
 from agentmem.engine.engine import Engine
 from agentmem.errors import AgentMemError, NotFound, StoreUnavailable
@@ -164,15 +164,16 @@ class AuditView:
     async def receipt(self, receipt_id: str) -> Receipt:
         """The receipt of a recall: one of the last 1,000 of this process, at audit levels reads and verbose any one.
 
-        Raises NotFound when it was neither, is past retention, or was erased with what it names.
+        Raises NotFound when it was neither, is past retention, was erased with what it names, or is of a recall that
+        read channels which this scope does not.
         """
         engine, scope = self.context.engine, self.context.scope
         found = engine.receipts.get(check_identifier(receipt_id, "receipt_id"))
         if found is None and (kept := await engine.log.find_receipt(receipt_id, scope)) is not None:
             found = from_json(kept)
-        if not isinstance(found, Receipt) or not _may_read(scope, found.scope):
+        if not isinstance(found, Receipt) or not _may_read(scope, found):
             raise NotFound(
-                f"no receipt {receipt_id!r} of this user; the last 1,000 recalls of a process are kept,"
+                f"no receipt {receipt_id!r} of these channels; the last 1,000 recalls of a process are kept,"
                 " and at audit levels reads and verbose all of them"
             )
         return found
@@ -190,7 +191,7 @@ class AuditView:
         return await self.recall.replay(await self.receipt(receipt_id))
 
 
-def _may_read(scope: Scope, recalled_scope: Scope) -> bool:
-    """Whether what was recalled from one place may be told in another: not what an agent keeps to itself."""
-    private = {channel for channel in recalled_scope.readable_channels() if is_self_channel(channel)}
-    return recalled_scope.user_id == scope.user_id and private <= set(scope.readable_channels())
+def _may_read(scope: Scope, receipt: Receipt) -> bool:
+    """Whether all that a recall read may be read in this scope: its query and its records are of these channels."""
+    read = receipt.scope.with_channels(receipt.request.channels).readable_channels()
+    return receipt.scope.user_id == scope.user_id and set(read) <= set(scope.readable_channels())

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Annotated
 
 from fastapi import Depends, Query, Request
@@ -18,7 +19,7 @@ from agentmem.server.errors import RequestError, build_error_response, build_pro
 from agentmem.server.limits import decode_header
 
 USER_HEADER = "X-Agentmem-User"
-OPEN_PATHS = frozenset({"/health", "/ready"})
+OPEN_PATHS = frozenset({"/", "/health", "/ready"})
 OPERATOR_PATHS = frozenset({"/metrics", "/openapi.json", "/docs"})  # open on loopback; elsewhere for `admin`
 _SCHEMES = ("bearer", "token")
 
@@ -49,7 +50,7 @@ class Authenticator:
             challenge = {"WWW-Authenticate": "Bearer"}
             detail = "Send a valid key as Authorization: Bearer KEY; make one with: agentmem keys create"
             await build_problem_response(401, detail, headers=challenge)(scope, receive, send)
-        elif path in OPERATOR_PATHS and "admin" not in caller.permissions:
+        elif path in OPERATOR_PATHS and ("admin" not in caller.permissions or caller.is_limited):
             await build_problem_response(403, _missing_permission("admin"))(scope, receive, send)
         else:
             scope.setdefault("state", {})["caller"] = caller
@@ -122,7 +123,7 @@ def replace_user(caller: Caller, user_id: str | None) -> Caller:
     """The caller of another user's memory. Raises InvalidRecord for the name that stands for all."""
     if user_id == ALL_USERS:
         raise InvalidRecord(f"{USER_HEADER} must name one user, not {ALL_USERS}", field=USER_HEADER)
-    return Caller(user_id, caller.permissions, caller.channel, caller.agent_id, caller.key_id)
+    return replace(caller, user_id=user_id)
 
 
 Reader = Annotated[Caller, Depends(RequirePermission("read"))]
@@ -140,17 +141,25 @@ def require_erase_permission(caller: Caller, hard: bool) -> None:
 
 def require_whole_user(caller: Caller) -> None:
     """Raise RequestError 403 where a key of one channel or agent asks for what is about all of the user's memory."""
-    if caller.channel is not None or caller.agent_id is not None:
+    if caller.is_limited:
         raise RequestError(403, "This is about all of a user's memory; this key is for one channel or agent alone.")
 
 
-def check_limits(caller: Caller, *, channel: str | None, agent_id: str | None) -> None:
-    """Raise RequestError 403 where a request is about another channel or agent than the key's only one."""
-    if caller.channel is not None and caller.agent_id is None and agent_id is not None:
+def limit_view(caller: Caller, *, channel: str | None, agent_id: str | None) -> tuple[str | None, str | None]:
+    """The channel and agent of a request. RequestError 403 where these are others than the key's only ones.
+
+    A key of an agent alone stands in the agent's private channel.
+    """
+    if not caller.is_limited:
+        return channel, agent_id
+    if caller.agent_id is None and agent_id is not None:
         raise RequestError(403, "This key is for one channel alone, and for no agent's own.")
-    for name, own, asked in (("channel", caller.channel, channel), ("agent", caller.agent_id, agent_id)):
-        if own is not None and asked not in (None, own):
-            raise RequestError(403, f"This key is for one {name} alone.")
+    if caller.agent_id is not None and agent_id not in (None, caller.agent_id):
+        raise RequestError(403, "This key is for one agent alone.")
+    own = caller.own_channels or ()
+    if channel is not None and channel not in own:
+        raise RequestError(403, f"This key is for {' and '.join(own)} alone.")
+    return channel or own[0], caller.agent_id
 
 
 def open_view(request: Request, caller: Caller, fields: ViewFields) -> AsyncAgentMemory:
@@ -160,16 +169,18 @@ def open_view(request: Request, caller: Caller, fields: ViewFields) -> AsyncAgen
     """
     if caller.user_id is None:
         raise InvalidRecord(f"name the user in {USER_HEADER}: this key is for all users", field=USER_HEADER)
-    check_limits(caller, channel=fields.channel, agent_id=fields.agent_id)
+    channel, agent_id = limit_view(caller, channel=fields.channel, agent_id=fields.agent_id)
     memory: AsyncAgentMemory = request.app.state.memory
-    return memory.scoped(
+    view = memory.scoped(
         user_id=caller.user_id,
-        channel=caller.channel or fields.channel,
-        agent_id=caller.agent_id or fields.agent_id,
+        channel=channel,
+        agent_id=agent_id,
         conversation_id=fields.conversation_id,
         session_id=fields.session_id,
         key_id=caller.key_id,
     )
+    view.scope = replace(view.scope, own_channels=caller.own_channels)
+    return view
 
 
 def _missing_permission(permission: Permission) -> str:

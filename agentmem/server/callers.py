@@ -8,9 +8,11 @@ from collections import OrderedDict
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
+from datetime import datetime
 from typing import Protocol
 
 from agentmem.core.api_keys import ALL_PERMISSIONS, ALL_USERS, ApiKey, Permission, hash_secret
+from agentmem.core.scope import self_channel
 from agentmem.engine.engine import Engine
 from agentmem.errors import AgentMemError
 
@@ -24,7 +26,8 @@ MAX_CREDENTIAL_CHARS = 8_192
 class Caller:
     """Whose memory a request is about, and what it may do there. A `channel` or `agent_id` here is the only one.
 
-    Without a `user_id` the request names the user. `key_id` stands in audit rows.
+    Without a `user_id` the request names the user. `key_id` stands in audit rows. No key made by this caller outlives
+    `expires_at`.
     """
 
     user_id: str | None
@@ -32,6 +35,18 @@ class Caller:
     channel: str | None = None
     agent_id: str | None = None
     key_id: str | None = None
+    expires_at: datetime | None = None
+
+    @property
+    def is_limited(self) -> bool:
+        """Whether the key is for one channel or agent alone."""
+        return self.channel is not None or self.agent_id is not None
+
+    @property
+    def own_channels(self) -> tuple[str, ...] | None:
+        """The channels that it may write into; None for all."""
+        private = () if self.agent_id is None else (self_channel(self.agent_id),)
+        return ((self.channel, *private) if self.channel is not None else private) or None
 
 
 class CredentialVerifier(Protocol):
@@ -69,7 +84,7 @@ class ApiKeyVerifier:
         await self._note_use(engine, found)
         key = found.key
         user = None if key.user_id == ALL_USERS else key.user_id
-        return Caller(user, frozenset(key.scopes), key.channel, key.agent_id, key.id)
+        return Caller(user, frozenset(key.scopes), key.channel, key.agent_id, key.id, key.expires_at)
 
     async def were_made(self) -> bool:
         """Whether the store ever had a key; at most a second old."""

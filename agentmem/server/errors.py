@@ -23,6 +23,7 @@ from agentmem.errors import (
     InvalidRecord,
     LeaseLost,
     NotFound,
+    PermissionDenied,
     RateLimited,
     ScopeError,
 )
@@ -36,6 +37,7 @@ MAX_FIELD_CHARS = 200  # of the name of a field that a client made up
 STATUS_BY_ERROR: tuple[tuple[type[AgentMemError], int], ...] = (
     (InvalidRecord, 422),
     (NotFound, 404),
+    (PermissionDenied, 403),
     (ScopeError, 404),
     (Conflict, 409),
     (LeaseLost, 409),

@@ -26,6 +26,7 @@ class DeadlineProtocol(H11Protocol):
     _deadline: asyncio.TimerHandle | None = None
     _silent_since = 0.0  # on the clock of the event loop
     _unsent_bytes = 0
+    _has_asked = False
 
     def __init__(self, *args: Any, **options: Any) -> None:
         super().__init__(*args, **options)
@@ -36,8 +37,14 @@ class DeadlineProtocol(H11Protocol):
         super().connection_made(transport)
         self._expect_head()
         if len(self.connections) > MAX_CONNECTIONS:
-            idle = [each for each in self.connections if isinstance(each, DeadlineProtocol) and not each._is_busy()]
-            min(idle, key=lambda each: each._silent_since).transport.abort()
+            self._close_an_idle_connection()
+
+    def _close_an_idle_connection(self) -> None:
+        """Close the connection that waits longest for a head, one that never asked if there is any."""
+        idle = [each for each in self.connections if isinstance(each, DeadlineProtocol) and not each._is_busy()]
+        oldest = min(idle, key=lambda each: (each._has_asked, each._silent_since))  # this one is idle, too
+        self.connections.discard(oldest)
+        oldest.transport.abort()
 
     def connection_lost(self, exc: Exception | None) -> None:
         """Stop waiting."""
@@ -47,6 +54,7 @@ class DeadlineProtocol(H11Protocol):
 
     def on_response_complete(self) -> None:
         """Wait for the next head."""
+        self._has_asked = True
         super().on_response_complete()
         self._expect_head()
 

@@ -21,6 +21,7 @@ from agentmem.server.tracing import read_trace_parent
 METRICS_TYPE = CONTENT_TYPE_LATEST
 MCP_PATH = "/mcp"  # its route is none of the framework's
 METHODS = frozenset({"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"})
+CLIENT_GONE = 499  # as other servers log a request whose client went away before the answer
 SECONDS_BUCKETS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0)
 
 
@@ -59,7 +60,7 @@ class RequestObserver:
             return
         trace_id, flags = read_trace_parent(Headers(scope=scope).get("traceparent"))
         answered = f"00-{trace_id}-{secrets.token_hex(8)}-{flags}"
-        status, watch = 500, Stopwatch(SystemClock())
+        status, watch = CLIENT_GONE, Stopwatch(SystemClock())
 
         async def send_traced(message: Message) -> None:
             nonlocal status
@@ -72,6 +73,9 @@ class RequestObserver:
         with bound_contextvars(trace_id=trace_id):
             try:
                 await self.app(scope, receive, send_traced)
+            except Exception:
+                status = 500
+                raise
             finally:
                 self._metrics.under_way.dec()
                 self._note(scope, status, watch.milliseconds())

@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from starlette.exceptions import HTTPException
+from starlette.requests import ClientDisconnect
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from agentmem.server.auth import OPEN_PATHS
@@ -63,6 +64,8 @@ class RequestSlots:
         try:
             async with exchange.timer:
                 await (self._transfer if is_transfer else self._work)(exchange, scope, receive, send)
+        except ClientDisconnect:
+            return
         except TimeoutError:
             if exchange.has_begun:
                 raise  # the connection is closed

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import json
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 import jwt
 
 from agentmem.core.api_keys import ALL_USERS, PERMISSIONS
+from agentmem.core.clock import LAST_MOMENT
 from agentmem.errors import ConfigError, StoreUnavailable
 from agentmem.server.callers import MAX_CREDENTIAL_CHARS, Caller
 from agentmem.settings.sections import ServerOptions
@@ -84,7 +86,12 @@ class JwtVerifier:
             return None
         scope = claims.get("scope", "")
         given = scope.split() if isinstance(scope, str) else scope if isinstance(scope, list) else []
-        return Caller(user, frozenset(each for each in PERMISSIONS if each in given), key_id=f"jwt:{user}")
+        permissions = frozenset(each for each in PERMISSIONS if each in given)
+        try:
+            ends = datetime.fromtimestamp(claims["exp"], UTC)
+        except (OverflowError, ValueError, OSError):  # beyond the calendar
+            ends = LAST_MOMENT
+        return Caller(user, permissions, key_id=f"jwt:{user}", expires_at=ends)
 
 
 def _read_key_set(path: Path) -> jwt.PyJWKSet:

@@ -188,6 +188,7 @@ class SettingsOverrides(TypedDict, total=False):
     working_turns: int
     working_ttl: float
     working_mb: float
+    background: bool | None
     current_md: bool
     catch_up_ms: float
     recall_rate: float | None

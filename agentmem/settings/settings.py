@@ -117,6 +117,7 @@ class Settings(BaseSettings):
     working_turns: int = Field(default=50, ge=1)
     working_ttl: float = Field(default=3600.0, gt=0)
     working_mb: float = Field(default=10.0, gt=0, allow_inf_nan=False)  # of a user's context values and thoughts
+    background: bool | None = None  # run the jobs of served users beside; None: in `serve` and `mcp` alone
     current_md: bool = False  # keep a readable page of the session under the home's agents/<agent>/
     catch_up_ms: float = Field(default=250.0, ge=0)
     recall_rate: float | None = Field(default=None, ge=0)  # a second and user; 0 is no limit, None 50 on servers
@@ -300,6 +301,7 @@ class Settings(BaseSettings):
             "recall_rate",
             "recall_burst",
             "graph_vectors",
+            "background",
             "current_md",
             "vault",
             "worker",

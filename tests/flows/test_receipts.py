@@ -72,7 +72,7 @@ def test_replay_gives_the_delivered_bundle_after_later_writes(memory: AgentMemor
     memory.update_profile(preferences={"tone": "long"})
     memory.remember("garden")
     for bundle, text in zip(asked, texts, strict=True):
-        again = memory.audit.replay(bundle.receipt.id)
+        again = memory.scoped(channel=bundle.receipt.scope.channel).audit.replay(bundle.receipt.id)
         assert again == bundle
         assert str(again) == text
 

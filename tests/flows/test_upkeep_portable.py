@@ -156,7 +156,7 @@ async def test_an_import_brings_nothing_erased_back(home: Path) -> None:
         await memory.store_turn("Ann likes tea.")
         lines = await exported(memory.engine, memory.scope)
         await memory.erase()
-        with pytest.raises(Conflict, match="erased since this export.*import into another user"):
+        with pytest.raises(Conflict, match=r"erased since this export.*import into another user"):
             await import_user(memory.engine, memory.scope, lines)
         assert (await import_user(memory.engine, Scope("bob"), lines)).changes == 1
 

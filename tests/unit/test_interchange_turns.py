@@ -152,7 +152,7 @@ def test_a_bad_line_is_named_with_file_line_and_field(tmp_path: Path, line: str,
 
 
 @pytest.mark.parametrize(
-    ("content", "says"),
+    "content, says",
     [
         (
             '{"role": "user", "content": "hi"}\n{"content": "' + "a" * 100 + '"}\n',

@@ -65,7 +65,9 @@ def serve_command(cli: CliContext, *, host: str, port: int, tools: str, mem0: bo
             f"--host {host}: without keys the server answers on loopback only, such as 127.0.0.1; "
             "make one with: agentmem keys create"
         )
-    memory = AsyncAgentMemory(cli.user, channel=cli.channel, settings=settings)
+    memory = AsyncAgentMemory(
+        cli.user, channel=cli.channel, settings=settings, background=settings.background is not False
+    )
     app = build_app(memory, tools=TOOL_SETS[tools], with_mem0=mem0, host=host)
     server = HttpServer(app, host=host, port=port)
     listening = _listen(server)
@@ -104,13 +106,11 @@ def mcp_command(cli: CliContext, *, tools: str) -> None:
     from agentmem.facade.async_memory import AsyncAgentMemory
 
     configure_logging()
-    memory = AsyncAgentMemory(cli.user, channel=cli.channel, settings=cli.load_settings())
+    settings = cli.load_settings()
+    memory = AsyncAgentMemory(
+        cli.user, channel=cli.channel, settings=settings, background=settings.background is not False
+    )
     asyncio.run(serve_stdio(memory, TOOL_SETS[tools]))
-
-
-def _format_address(listening: socket.socket) -> str:
-    host, port = listening.getsockname()[:2]
-    return f"http://{f'[{host}]' if ':' in host else host}:{port}"
 
 
 def _listen(server: HttpServer) -> socket.socket:
@@ -125,6 +125,11 @@ def _listen(server: HttpServer) -> socket.socket:
         raise ConfigError(f"cannot listen on {asked}: {reason}; take others, --port 0 for a free port") from None
     finally:
         logging.disable(logging.NOTSET)
+
+
+def _format_address(listening: socket.socket) -> str:
+    host, port = listening.getsockname()[:2]
+    return f"http://{f'[{host}]' if ':' in host else host}:{port}"
 
 
 COMMANDS = (mcp_command, serve_command)

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
+import os
+import signal
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -142,10 +145,24 @@ def build_mcp_server(open_view: OpenView, tools: Sequence[ModelTool] = CORE_TOOL
 
 
 async def serve_stdio(memory: AsyncAgentMemory, tools: Sequence[ModelTool] = CORE_TOOLS) -> None:
-    """Answer one client on standard input and output until it closes them."""
+    """Answer one client on standard input and output until it closes them, or a signal asks for the end.
+
+    Clients send one two seconds after they closed the input. What waits in the background is done first.
+    """
+    ending = set[asyncio.Task[None]]()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        if os.name == "posix":  # elsewhere loops know no signals
+            asyncio.get_running_loop().add_signal_handler(
+                number, lambda: ending.add(asyncio.ensure_future(_close_and_exit(memory)))
+            )
     async with memory, open_stdio() as (received, sent):
         server = build_mcp_server(lambda *_: memory, tools)
         await server.run(received, sent, server.create_initialization_options())
+
+
+async def _close_and_exit(memory: AsyncAgentMemory) -> None:
+    await memory.close()
+    os._exit(0)  # the thread that reads standard input cannot be ended otherwise
 
 
 def describe_tool(tool: ModelTool) -> types.Tool:
