@@ -20,6 +20,7 @@ TRANSFER_PATHS = frozenset({IMPORT_PATH, "/v1/export", "/v1/jobs/run"})
 MAX_TRANSFERS = 20
 MAX_TRANSFERS_PER_KEY = 10
 PLACE_SECONDS, PLACE_ROUNDS = 5.0, 50  # how long a transfer waits for a place, and how often it looks
+OTHERS_SHARE = 5  # one key leaves one in so many places to others
 MIN_PROGRESS_BYTES = 16_384  # by which an upload moves on; less counts as waiting
 BUSY_HEADERS: Mapping[str, str] = {"Retry-After": "1"}
 
@@ -41,9 +42,9 @@ class _Exchange:
 class RequestSlots:
     """ASGI middleware behind authentication: a request either works, waits for its client, or is a transfer.
 
-    `server.concurrency` bounds those that work; one key has at most half of them. As many may wait for a body to
-    arrive or an answer to be taken; of more, the one that moved on longest ago is ended. Exports, imports and job runs
-    are transfers: `MAX_TRANSFERS` of them, counted apart. Probes are never counted.
+    `server.concurrency` bounds those that work; a fifth of them is spared for other keys. As many may wait for a body
+    to arrive or an answer to be taken; of more, the one that moved on longest ago is ended. Exports, imports and job
+    runs are transfers: `MAX_TRANSFERS` of them, counted apart. Probes are never counted.
     """
 
     def __init__(self, app: ASGIApp, options: ServerOptions) -> None:
@@ -158,8 +159,11 @@ class RequestSlots:
 
     def _begin_work(self, exchange: _Exchange) -> bool:
         """Take one of the places for work; False where none is free."""
-        share = self.options.concurrency if exchange.key_id is None else max(1, self.options.concurrency // 2)
-        if self._working.total() >= self.options.concurrency or self._working[exchange.key_id] >= share:
+        spare = 0 if exchange.key_id is None else self.options.concurrency // OTHERS_SHARE
+        if (
+            self._working.total() >= self.options.concurrency
+            or self._working[exchange.key_id] >= self.options.concurrency - spare
+        ):
             return False
         self._working[exchange.key_id] += 1
         exchange.is_working = True

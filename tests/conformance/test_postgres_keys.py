@@ -88,7 +88,7 @@ async def test_all_keys_of_a_user_in_redis_have_one_hash_tag(redis_database: str
         await memory.working.push_thought("ask about the soil")
         with redis.Redis.from_url(redis_database, decode_responses=True) as inside:
             keys = list(inside.scan_iter())
-    assert len(keys) == 4
+    assert len(keys) == 5
     assert len({key_slot(key.encode()) for key in keys}) == 1
     tags = {tuple(re.findall(r"\{[^{}]*\}|[{}]", key.removesuffix(OWN_NAME))) for key in keys}
     assert tags == {(f"{{{quote(user, safe='')}}}",)}

@@ -47,7 +47,7 @@ ODD = [
     "😀🎉",
     "'; DROP TABLE memory_records; --",
     '"AND" OR NEAR(',
-    "\x00",
+    "\x00.",
     "a",
     "%",
     "_",

@@ -169,7 +169,7 @@ def test_the_newest_revision_has_its_own_errors(address: str) -> None:
 
 
 def _settings(home: Path) -> dict[str, str]:
-    return {"AGENTMEM_HOME": str(home), "AGENTMEM_EMBEDDER": "hash"}
+    return {"AGENTMEM_HOME": str(home), "AGENTMEM_EMBEDDER": "hash", "AGENTMEM_BACKGROUND": "false"}
 
 
 def _read_result(run: NodeRun) -> dict[str, Any]:

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from mcp.client import stdio
 from mcp.client.client import Client
 from mcp.client.stdio import StdioServerParameters, stdio_client
 
@@ -44,7 +45,7 @@ TURNS = ["I live in Bergen.", "My name is Ilse Haug.", "I work at Equinor."]
 QUERY = "where do I live?"
 BELIEFS = {"home": ["Bergen"], "name": ["Ilse Haug"], "employer": ["Equinor"]}
 PROCESSES = 8
-PATIENCE = 120.0  # seconds until a test gives up; what was killed keeps its lease for half a minute
+PATIENCE = 120.0  # seconds until a test gives up
 COMPLAINTS = ("Traceback", "database is locked", '"level": "warning"', '"level": "error"')
 
 Talk = Callable[[StdioServerParameters | str, list[str]], Awaitable[dict[str, Any]]]
@@ -109,7 +110,10 @@ async def test_without_background_work_a_session_leaves_turns_alone(home: Path, 
     assert read_beliefs(home) == {}
 
 
-async def test_eight_sessions_that_end_at_once_are_read_once_each(home: Path, tmp_path: Path) -> None:
+async def test_eight_sessions_that_end_at_once_are_read_once_each(
+    home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(stdio, "PROCESS_TERMINATION_TIMEOUT", PATIENCE)  # who is killed keeps a lease for half a minute
     all_stored = asyncio.Barrier(PROCESSES)
 
     async def talk(number: int) -> str:

@@ -40,6 +40,7 @@ ASKING_NOTHING = ("", '{"jsonrpc":"2.0","method":"notifications/x","params":{"x"
 @pytest.fixture
 def server(home: Path) -> Iterator[subprocess.Popen[bytes]]:
     environment = {**os.environ, "AGENTMEM_HOME": str(home), "AGENTMEM_EMBEDDER": "hash"}
+    environment["AGENTMEM_BACKGROUND"] = "false"  # its reports on standard error are not about the protocol
     command = [AGENTMEM, "mcp", "--user", "ann"]
     pipe = subprocess.PIPE
     with subprocess.Popen(command, stdin=pipe, stdout=pipe, stderr=pipe, env=environment) as process:

@@ -11,7 +11,8 @@ import pytest
 
 from agentmem import AsyncAgentMemory
 from agentmem.admin.api_keys import create_api_key
-from agentmem.core.records import KINDS
+from agentmem.core.changes import Change, WriteAttempt
+from agentmem.core.records import KINDS, Fact
 from agentmem.memory.erasure import list_across_channels
 from agentmem.stores.values import Where
 from tests.surfaces.conftest import open_client
@@ -149,6 +150,22 @@ async def test_the_tools_of_a_model_reach_no_further(client: Any, memory: AsyncA
         assert (await call(name, **arguments))["isError"], name
     assert await read_everything(memory) == before
     assert not (await call("forget_memory", id=ids["work"]["fact"])).get("isError")
+
+
+async def test_the_history_of_a_shared_fact_tells_nothing_of_other_channels(
+    client: Any, memory: AsyncAgentMemory
+) -> None:
+    ids, key, whole = await fill(memory), await make_key(memory, channel="work"), await make_key(memory)
+    old = await memory.get_record(ids["_global"]["fact"])
+    new = Fact(id="sold", channel="home", claim="The user sold the boat to Ilse", supersedes=old.id)
+
+    async def link(write: WriteAttempt) -> Change:
+        return write.build_change(new, old.model_copy(update={"superseded_by": new.id}))
+
+    await memory.engine.write(memory.scope, "learn_fact", link, kind="Fact")
+    path = f"/v1/facts/{old.id}/history"
+    assert "Ilse" not in (await client.get(path, headers=key)).text
+    assert "Ilse" in (await client.get(path, params={"channel": "home"}, headers=whole)).text
 
 
 async def test_a_receipt_is_read_where_its_recall_may_be_read(client: Any, memory: AsyncAgentMemory) -> None:

@@ -36,6 +36,7 @@ async def test_a_stored_turn_is_recalled_with_its_reason_and_receipt(client: Any
     assert found["items"][0]["record"]["id"] == turn["id"]
     assert found["items"][0]["record"]["kind"] == "Turn"
     assert found["items"][0]["why"]
+    assert found["items"][0]["standing"] == "current"
     replayed = (await client.post(f"/v1/receipts/{found['receipt']}/replay")).json()
     assert replayed["items"] == found["items"]
     receipt = (await client.get(f"/v1/receipts/{found['receipt']}")).json()

@@ -12,10 +12,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from agentmem import BufferMemory, InvalidRecord
+from agentmem.core.plain_values import has_visible
 from tests.fakes.moody_embedder import FlakyEmbedder
 from tests.flows.given import ManualClock
 
-TEXTS = st.text(st.characters(codec="utf-8"), min_size=1, max_size=30).filter(lambda text: text.strip())
+TEXTS = st.text(st.characters(codec="utf-8"), min_size=1, max_size=30).filter(has_visible)
 VALUES = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | st.text(max_size=5),
     lambda inner: st.lists(inner, max_size=2) | st.dictionaries(st.text(max_size=5), inner, max_size=2),

@@ -13,6 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from agentmem import BufferMemory, ModelUnavailable
+from agentmem.core.plain_values import has_visible
 from agentmem.memory.working.buffer_search import LLMSummarizer, Message, summarize_extractive
 from agentmem.settings.settings import load_settings
 from tests.fakes.recorded_llm import RecordedLLM
@@ -179,7 +180,7 @@ def test_an_extractive_summary_takes_the_sentences_that_say_most() -> None:
 
 
 @settings(max_examples=25)
-@given(st.lists(st.text(min_size=1).filter(lambda text: text.strip()), min_size=1, max_size=8), st.integers(20, 300))
+@given(st.lists(st.text(min_size=1).filter(has_visible), min_size=1, max_size=8), st.integers(20, 300))
 def test_an_extractive_summary_of_anything_is_short_and_repeatable(texts: list[str], longest: int) -> None:
     of = messages([text.encode("utf-8", "ignore").decode().strip() or "x" for text in texts])
     made = summarize_extractive(of, longest)

@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from agentmem.core.plain_values import has_visible
 from agentmem.core.records import Entity, Turn
 from agentmem.extraction.drafts import ExtractionDraft, Window
 from agentmem.extraction.rules.extractor import EXTRACTOR, extract
@@ -157,7 +158,7 @@ def test_long_runs_are_read_to_their_end(unit: str) -> None:
 @given(st.lists(st.one_of(st.sampled_from(PIECES), st.text(max_size=12)), max_size=60), st.booleans())
 def test_any_text_gives_facts_that_rest_on_it_and_the_same_ones_again(parts: list[str], named: bool) -> None:
     text = "".join(parts).encode("utf-8", "ignore").decode()
-    if not text.strip():
+    if not has_visible(text):
         return
     draft = read(text, speaker="Vera" if named else None)
     assert draft == read(text, speaker="Vera" if named else None)

@@ -18,7 +18,7 @@ from agentmem.core.clock import Stopwatch, derive_id
 from agentmem.core.columns import MAX_TIME, Bools, Ints, RecordColumns
 from agentmem.core.records import Conversation, Fact, Review, Turn, build_record
 from agentmem.core.scope import Scope, channel_scope
-from agentmem.core.telemetry import INFO, WARNING, log_event
+from agentmem.core.telemetry import DEBUG, INFO, WARNING, log_event
 from agentmem.core.truth_maintenance import StaleReason, covers, find_stale
 from agentmem.engine.engine import Engine
 from agentmem.errors import BudgetExceeded, Conflict, InvalidRecord, LeaseLost, ModelUnavailable, NotFound
@@ -223,7 +223,7 @@ async def run(engine: Engine, scope: Scope, options: JobOptions) -> JobReport:
     )
     report.seconds = watch.milliseconds() / 1000
     log_event(
-        INFO,
+        INFO if report.conversations else DEBUG,
         "consolidated",
         user_id=scope.user_id,
         conversations=report.conversations,

@@ -20,7 +20,7 @@ from agentmem.core.columns import MAX_TIME, Ints, RecordColumns
 from agentmem.core.procedural_records import Procedure
 from agentmem.core.records import Turn
 from agentmem.core.scope import Scope, channel_scope
-from agentmem.core.telemetry import INFO, log_event
+from agentmem.core.telemetry import DEBUG, INFO, log_event
 from agentmem.engine.engine import Engine
 from agentmem.errors import Conflict, InvalidRecord, LeaseLost
 from agentmem.extraction.standing_instructions import ExtractedInstruction, extract_instructions
@@ -59,7 +59,8 @@ async def run(engine: Engine, scope: Scope, options: JobOptions) -> JobReport:
     except LeaseLost as error:
         report.stop_reason = str(error)
     report.seconds = watch.milliseconds() / 1000
-    log_event(INFO, "procedures_distilled", user_id=scope.user_id, counts=report.counts, pending=report.pending)
+    level = INFO if report.counts else DEBUG
+    log_event(level, "procedures_distilled", user_id=scope.user_id, counts=report.counts, pending=report.pending)
     return report
 
 

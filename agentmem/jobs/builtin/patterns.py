@@ -17,7 +17,7 @@ from agentmem.core.columns import MAX_TIME, Bools, Ints, RecordColumns
 from agentmem.core.procedural_records import Outcome, Strategy, Tool, ToolInvocation
 from agentmem.core.records import Conversation, Turn, build_record
 from agentmem.core.scope import GLOBAL, Scope, channel_scope
-from agentmem.core.telemetry import INFO, log_event
+from agentmem.core.telemetry import DEBUG, INFO, log_event
 from agentmem.engine.engine import Engine
 from agentmem.errors import Conflict, InvalidRecord, LeaseLost, NotFound
 from agentmem.extraction.windows import is_substantive
@@ -161,7 +161,8 @@ async def run(engine: Engine, scope: Scope, options: JobOptions) -> JobReport:
     except LeaseLost as error:
         report.stop_reason = str(error)
     report.seconds = watch.milliseconds() / 1000
-    log_event(INFO, "patterns_learned", user_id=scope.user_id, outcomes=report.conversations, pending=report.pending)
+    level = INFO if report.conversations else DEBUG
+    log_event(level, "patterns_learned", user_id=scope.user_id, outcomes=report.conversations, pending=report.pending)
     return report
 
 

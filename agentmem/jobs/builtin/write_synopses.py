@@ -12,7 +12,7 @@ from agentmem.core.clock import Stopwatch, add_time
 from agentmem.core.columns import RecordColumns
 from agentmem.core.records import Synopsis, SynopsisSection
 from agentmem.core.scope import Scope, channel_scope
-from agentmem.core.telemetry import INFO, WARNING, log_event
+from agentmem.core.telemetry import DEBUG, INFO, WARNING, log_event
 from agentmem.engine.engine import Engine
 from agentmem.errors import BudgetExceeded, Conflict, InvalidModelOutput, LeaseLost, ModelUnavailable
 from agentmem.jobs.job import JobOptions, JobReport
@@ -66,7 +66,8 @@ async def run(engine: Engine, scope: Scope, options: JobOptions) -> JobReport:
         report.stop_reason = str(error)
     _set_usage(report, spending)
     report.seconds = watch.milliseconds() / 1000
-    log_event(INFO, "synopsis_written", user_id=scope.user_id, counts=report.counts, calls=report.calls)
+    level = INFO if report.counts else DEBUG
+    log_event(level, "synopsis_written", user_id=scope.user_id, counts=report.counts, calls=report.calls)
     return report
 
 

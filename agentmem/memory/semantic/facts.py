@@ -420,13 +420,16 @@ class Facts:
 
     @audit_read
     async def history(self, fact_id: str) -> list[Fact]:
-        """Every kept version of a fact, and of the facts it superseded or was superseded by, oldest first."""
-        keys, queue, out = {fact_id}, [fact_id], []
+        """Every kept version of a fact, and of the facts it superseded or was superseded by, oldest first.
+
+        Those of channels that the scope does not read are left out.
+        """
+        keys, queue, out, readable = {fact_id}, [fact_id], [], self._context.scope.readable_channels()
         await self._context.get_one(Fact, fact_id)
         while queue:
             versions = await self._context.engine.log.versions(("Fact", queue.pop()), self._context.scope)
             for version in versions:
-                if isinstance(version, Fact):
+                if isinstance(version, Fact) and version.channel in readable:
                     out.append(version)
                     for linked in (version.supersedes, version.superseded_by):
                         if linked and linked not in keys:

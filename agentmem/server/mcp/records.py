@@ -48,7 +48,7 @@ def describe_record(record: Record, why: str = "") -> FoundRecord:
         kind=record.kind.lower(),
         text=text if len(text) <= MAX_TEXT_CHARS else f"{text[: MAX_TEXT_CHARS - 1]}…",
         when="" if begun is None else _format_day(begun),
-        standing=_describe_standing(record),
+        standing=describe_standing(record),
         why=_describe_why(why),
     )
 
@@ -59,7 +59,8 @@ def _describe_why(why: str) -> str:
     return ", ".join(dict.fromkeys(REASONS[name] for name in names if name in REASONS))
 
 
-def _describe_standing(record: Record) -> str:
+def describe_standing(record: Record) -> str:
+    """How a record stands now: current, uncertain, ended, withdrawn, or the status of a goal."""
     if isinstance(record, Goal):
         return record.goal_status
     if isinstance(record, Fact) and record.valid_to is not None:

@@ -11,6 +11,7 @@ from agentmem.core.jsonable import to_jsonable
 from agentmem.recall.bundle import MemoryBundle
 from agentmem.recall.context import DEFAULT_CONTEXT_TOKENS
 from agentmem.server.auth import Reader, ViewFields, ViewQuery, open_view
+from agentmem.server.mcp.records import describe_standing
 from agentmem.server.rest.fields import Moment
 from agentmem.server.rest.shapes import AnyRecord, ReceiptObject, UserContextObject
 
@@ -40,6 +41,7 @@ class RecallItem(BaseModel):
 
     score: float
     why: str
+    standing: str = Field(description="current, uncertain, ended, withdrawn, or a goal's status.")
     record: AnyRecord
 
 
@@ -99,7 +101,15 @@ class WhyNotAnswer(BaseModel):
 
 def build_recall_answer(bundle: MemoryBundle) -> RecallAnswer:
     """The bundle without the depths of its receipt."""
-    items = [RecallItem(score=item.score, why=item.why, record=to_jsonable(item.record)) for item in bundle.items]
+    items = [
+        RecallItem(
+            score=item.score,
+            why=item.why,
+            standing=describe_standing(item.record),
+            record=to_jsonable(item.record),
+        )
+        for item in bundle.items
+    ]
     return RecallAnswer(
         query=bundle.query,
         relevant=bundle.relevant,
