@@ -84,6 +84,8 @@ class BackgroundJobs:
 
     async def _run(self) -> None:
         free_at = 0.0
+        with _yielding_threads():
+            await asyncio.to_thread(list_scheduled_jobs)  # loads what they need; half a second that no answer waits for
         while self._waiting or not self._is_draining:
             user_id = min(self._waiting, key=lambda name: self._waiting[name].due_at, default=None)
             due_at = None if user_id is None else max(free_at, self._waiting[user_id].due_at)

@@ -88,6 +88,7 @@ def build_app(
         version=__version__,
         description="The memory of an agent over HTTP. Errors are problem details (RFC 9457).",
         lifespan=keep_open,
+        openapi_url=None,  # the framework would make it on the event loop
         docs_url=None,  # the pages of the framework load their scripts from elsewhere
         redoc_url=None,
         responses=document_errors(),

@@ -12,7 +12,7 @@ from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse
 from pydantic import BaseModel, Field
 from starlette.exceptions import HTTPException
-from starlette.routing import compile_path
+from starlette.routing import Match
 
 from agentmem.core.telemetry import WARNING, log_event
 from agentmem.errors import (
@@ -28,6 +28,7 @@ from agentmem.errors import (
     ScopeError,
 )
 
+METHODS = ("GET", "POST", "PUT", "PATCH", "DELETE")
 MEDIA_TYPE = "application/problem+json"
 NOT_FOUND_DETAIL = "There is no such record, or this caller may not see it."
 NO_ROUTE_DETAIL = "There is no such route; see /docs."
@@ -139,22 +140,15 @@ async def _on_http_error(request: Request, error: Exception) -> JSONResponse:
     assert isinstance(error, HTTPException)
     if error.status_code == 404:
         return build_problem_response(404, NO_ROUTE_DETAIL, error="NotFound")
-    headers = dict(error.headers or {})
-    if error.status_code == 405:
-        headers["Allow"] = _list_methods(request, headers.get("Allow", ""))
+    headers = {"Allow": _list_methods(request)} if error.status_code == 405 else error.headers
     return build_problem_response(error.status_code, str(error.detail), headers=headers)
 
 
-def _list_methods(request: Request, named: str) -> str:
-    """The methods of all routes of a path; the framework names those of the first one alone, in any order."""
-    paths: Mapping[str, Mapping[str, Any]] = request.app.openapi()["paths"]
-    found = {
-        method.upper()
-        for template, operations in paths.items()
-        if compile_path(template)[0].match(request.url.path)
-        for method in operations
-    } or set(named.split(", "))
-    return ", ".join(sorted(found | ({"HEAD"} if "GET" in found else set())))
+def _list_methods(request: Request) -> str:
+    """The methods of all routes of a path; the framework names those of the first one alone."""
+    asked = [{**request.scope, "method": method} for method in METHODS]
+    found = {each["method"] for each in asked for route in request.app.routes if route.matches(each)[0] is Match.FULL}
+    return ", ".join(sorted(found | {"HEAD"} if "GET" in found else found))
 
 
 async def _on_bug(request: Request, error: Exception) -> JSONResponse:

@@ -13,7 +13,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from uvicorn.protocols.http.h11_impl import H11Protocol, RequestResponseCycle
 
 HEAD_SECONDS = 10.0  # from a connection, or the end of an answer, to the head of the next request
-MAX_CONNECTIONS = 512  # beyond, the one that is idle longest is closed; processes have 1,024 files by default
+MAX_CONNECTIONS = 800  # beyond, the one that is idle longest is closed; processes have 1,024 files by default
 
 
 class DeadlineProtocol(H11Protocol):

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
+from typing import Any
+
 from fastapi import APIRouter, Request
-from fastapi.responses import HTMLResponse, PlainTextResponse, Response
+from fastapi.responses import HTMLResponse, JSONResponse, PlainTextResponse, Response
 from pydantic import BaseModel
 
 from agentmem import __version__
@@ -60,7 +63,18 @@ async def read_metrics(request: Request) -> Response:
 async def read_docs_page(request: Request) -> HTMLResponse:
     """All routes as a page to read; it loads nothing from elsewhere."""
     policy = {"Content-Security-Policy": CONTENT_POLICY}
-    return HTMLResponse(render_docs_page(request.app.openapi()), headers=policy)
+    return HTMLResponse(render_docs_page(await _describe_routes(request)), headers=policy)
+
+
+@router.get("/openapi.json", include_in_schema=False)
+async def read_description(request: Request) -> Response:
+    """All routes for programs (OpenAPI)."""
+    return JSONResponse(await _describe_routes(request))
+
+
+async def _describe_routes(request: Request) -> dict[str, Any]:
+    """The description of all routes. To make it takes more than a second at first, so a thread does."""
+    return dict(await asyncio.to_thread(request.app.openapi))
 
 
 @router.get("/ready")

@@ -1,7 +1,7 @@
 """`python -m tests.benchmarks.servers.idle_clients`: clients that work beside many that say nothing, or too little.
 
-All ask one `agentmem serve` on this machine, on a file. Whoever is cut off connects again after a second. The exit code
-is 1 when a request of a working client failed.
+All ask one `agentmem serve` on this machine, on a file. Whoever is cut off connects again after about a second. The
+exit code is 1 when a request of a working client failed.
 """
 
 from __future__ import annotations
@@ -9,6 +9,7 @@ from __future__ import annotations
 import argparse
 import asyncio
 import json
+import multiprocessing
 import random
 import resource
 import sys
@@ -18,6 +19,7 @@ from collections import Counter, defaultdict
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass, field, replace
+from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
 
@@ -32,6 +34,7 @@ from tests.benchmarks.servers.run import machine, percentiles
 from tests.benchmarks.synthetic import SyntheticConversations
 
 Row = dict[str, Any]
+CONTEXT = multiprocessing.get_context("spawn")
 STORE, RECALL, HEALTH = "store_turn", "recall", "health"
 OPERATIONS = (STORE, RECALL, HEALTH)
 STREAM, IMPORT, TURN, SILENT = "GET /mcp", "upload to /v1/import", "upload to /v1/turns", "silent"
@@ -68,6 +71,7 @@ class IdleClients:
     async def keep(self, kind: str, key: str) -> None:
         """Keep one connection, again and again, until cancelled."""
         while True:
+            await asyncio.sleep(random.uniform(0.5, 1.5) * PAUSE_SECONDS)
             try:
                 reader, writer = await asyncio.open_connection("127.0.0.1", self.port)
             except OSError as error:
@@ -79,7 +83,6 @@ class IdleClients:
                 finally:
                     self.open_now[kind] -= 1
                     writer.close()
-            await asyncio.sleep(PAUSE_SECONDS)
 
     async def _wait_for_end(
         self, kind: str, key: str, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
@@ -154,11 +157,7 @@ class WorkingClient:
 
 async def measure_beside_idle_clients(plan: IdlePlan, server: HttpServer, keys: Sequence[str]) -> Row:
     """The figures of a running server. The first keys are those of working clients, the last one that of the others."""
-    made, idle, watch = (
-        SyntheticConversations(plan.seed),
-        IdleClients(int(server.url.rpartition(":")[2])),
-        ServerWatch(server),
-    )
+    made, watch = SyntheticConversations(plan.seed), ServerWatch(server)
     texts = [made.generate_text() for _ in range(TEXTS)]
     working = [
         WorkingClient(open_http_client(server.url, key), random.Random(f"{plan.seed} {number}"), texts)
@@ -167,14 +166,17 @@ async def measure_beside_idle_clients(plan: IdlePlan, server: HttpServer, keys: 
     for client in working:
         await client.prepare()
     watch.look(0.0, 0.0)
-    keeping = [asyncio.ensure_future(idle.keep(kind, keys[-1])) for kind in list_kinds(plan)]
+    ours, theirs = CONTEXT.Pipe()
+    port = int(server.url.rpartition(":")[2])
+    keeper = CONTEXT.Process(target=keep_idle_clients, args=(plan, port, keys[-1], theirs), daemon=True)
+    keeper.start()
+    await asyncio.to_thread(ours.recv)  # it has begun
     watching = asyncio.ensure_future(_watch(watch, plan.seconds))
     await asyncio.gather(*(client.work(plan) for client in working))
     await watching
-    still_open = dict(idle.open_now)
-    for task in keeping:
-        task.cancel()
-    await asyncio.gather(*keeping, return_exceptions=True)
+    ours.send("end")
+    answers, still_open = await asyncio.to_thread(ours.recv)
+    await asyncio.to_thread(keeper.join)
     for client in working:
         await client.client.aclose()
     await _wait_until_gone(watch)
@@ -184,10 +186,31 @@ async def measure_beside_idle_clients(plan: IdlePlan, server: HttpServer, keys: 
         "working": summarize([sample for client in working for sample in client.samples]),
         "idle": [
             {"clients": kind, "open at the end": still_open.get(kind, 0), "ended": str(dict(found.most_common()))}
-            for kind, found in sorted(idle.answers.items())
+            for kind, found in sorted(answers.items())
         ],
         "server": summarize_server(watch.rows),
     }
+
+
+def keep_idle_clients(plan: IdlePlan, port: int, key: str, pipe: Connection) -> None:
+    """Keep all idle clients until told to end, then send what became of them.
+
+    In a process of its own: opening hundreds of connections would hold up the working clients, not the server.
+    """
+    _allow_files()
+    asyncio.run(_keep_idle_clients(plan, port, key, pipe))
+
+
+async def _keep_idle_clients(plan: IdlePlan, port: int, key: str, pipe: Connection) -> None:
+    idle = IdleClients(port)
+    keeping = [asyncio.ensure_future(idle.keep(kind, key)) for kind in list_kinds(plan)]
+    pipe.send("begun")
+    await asyncio.to_thread(pipe.recv)
+    still_open = dict(idle.open_now)
+    for task in keeping:
+        task.cancel()
+    await asyncio.gather(*keeping, return_exceptions=True)
+    pipe.send((dict(idle.answers), still_open))
 
 
 def list_kinds(plan: IdlePlan) -> Iterator[str]:
@@ -240,7 +263,6 @@ def run_idle_clients(plan: IdlePlan, home: Path) -> Row:
     keys = asyncio.run(_make_keys(settings, plan.working))
     log = home / "serve.log"
     with HttpServer(settings, log) as server:
-        _allow_files()  # after the server has started: it has what processes have by default
         document = asyncio.run(measure_beside_idle_clients(plan, server, keys))
     document["log"] = find_failures(log.read_text(encoding="utf-8"))
     return document
