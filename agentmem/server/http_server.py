@@ -107,6 +107,7 @@ class HttpServer(uvicorn.Server):
             timeout_graceful_shutdown=options.drain_seconds,
         )
         super().__init__(config)
+        self._app = app
 
     def listen(self) -> socket.socket:
         """The socket for `run`, already listening: a client that connects waits until the memory is open."""
@@ -118,13 +119,21 @@ class HttpServer(uvicorn.Server):
         return listening
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
-        """Open the memory, then take what is loaded out of garbage collection.
+        """Open the memory, prepare the routes, then take what is loaded out of garbage collection.
 
-        Modules and indexes stay until the end. A full collection that visits them stops all requests under way.
+        FastAPI prepares routes when they are first looked at, for half a second in all, in which no request is
+        answered. Modules and indexes stay until the end. A full collection that visits them stops all requests under
+        way.
         """
         await super().startup(sockets)
+        await asyncio.to_thread(self._prepare_routes)
         gc.collect()
         gc.freeze()
+
+    def _prepare_routes(self) -> None:
+        nowhere = {"type": "http", "method": "GET", "path": "", "root_path": "", "headers": []}
+        for route in self._app.routes:
+            route.matches(nowhere)
 
     def stop(self) -> None:
         """Drain and end, now or as soon as the server has started."""

@@ -123,10 +123,9 @@ class RequestSlots:
 
     async def _find_place(self, key_id: str | None) -> bool:
         """Whether one more transfer may begin; waits a while for one that waits for its client, and ends it."""
-        if key_id is not None and sum(other.key_id == key_id for other in self._transfers) >= MAX_TRANSFERS_PER_KEY:
-            return False
         for _ in range(PLACE_ROUNDS):
-            if _make_room(self._transfers, MAX_TRANSFERS):
+            own = key_id is None or _make_room(self._transfers, MAX_TRANSFERS_PER_KEY, key_id)
+            if own and _make_room(self._transfers, MAX_TRANSFERS):
                 return True
             await asyncio.sleep(PLACE_SECONDS / PLACE_ROUNDS)
         return False
@@ -188,11 +187,15 @@ class RequestSlots:
         return build_problem_response(503, detail, headers=BUSY_HEADERS)
 
 
-def _make_room(exchanges: set[_Exchange], limit: int) -> bool:
-    """End the exchange that has waited longest for its client when there are `limit`; False where none waits."""
-    if len(exchanges) < limit:
+def _make_room(exchanges: set[_Exchange], limit: int, key_id: str | None = None) -> bool:
+    """End the exchange that has waited longest for its client when there are `limit`; False where none waits.
+
+    With a `key_id` only those of that key count.
+    """
+    rivals = [each for each in exchanges if key_id in (None, each.key_id)]
+    if len(rivals) < limit:
         return True
-    waiting = [each for each in exchanges if each.moved_at is not None]
+    waiting = [each for each in rivals if each.moved_at is not None]
     if not waiting:
         return False
     stalest = min(waiting, key=lambda each: each.moved_at or 0.0)

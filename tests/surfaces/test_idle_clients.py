@@ -13,6 +13,7 @@ import httpx2 as httpx
 import pytest
 
 from agentmem import AsyncAgentMemory
+from agentmem.admin.api_keys import create_api_key
 from agentmem.server import http_server, slots
 from agentmem.server.app import build_app
 
@@ -100,6 +101,21 @@ async def test_bodies_that_trickle_hold_up_nobody_and_end(
             assert sent.status_code == 200
         for reader, _ in slow:
             assert b" 200 " not in await read_to_end(reader)
+
+
+async def test_slow_uploads_of_a_key_make_room_for_another_of_the_same(
+    home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(slots, "MAX_TRANSFERS_PER_KEY", 2)
+    async with AsyncAgentMemory("ann", home=home, embedder="hash") as memory:
+        secret = (await create_api_key(memory.engine, "ann", ("read", "write"))).secret
+    async with serving(home) as (client, connect):
+        slow = [await connect() for _ in range(2)]
+        for _, writer in slow:
+            writer.write(HEAD.replace(b"Host:", b"X-API-Key: " + secret.encode() + b"\r\nHost:") % b"/v1/import" + b"{")
+        headers = {"content-type": "application/x-ndjson", "x-api-key": secret}
+        turns = json.dumps({"role": "user", "content": "I sail."})
+        assert (await client.post("/v1/import", content=turns, headers=headers)).status_code == 200
 
 
 async def test_an_upload_that_moves_on_may_take_longer_than_any_other_body(home: Path) -> None:
