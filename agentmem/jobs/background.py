@@ -15,6 +15,7 @@ from agentmem.engine.engine import Engine
 from agentmem.errors import AgentMemError, Closed
 from agentmem.jobs.job import JobOptions, list_scheduled_jobs
 from agentmem.jobs.runner import run_job_for_user, trigger_of
+from agentmem.stores.values import Where
 
 QUIET_SECONDS = 10.0  # without a new turn of a user, until the jobs of that user run
 QUIET_SECONDS_WITH_LLM = 60.0  # a window of many turns costs a model little more than one of a single turn
@@ -95,7 +96,7 @@ class BackgroundJobs:
             del self._waiting[user_id]
             began, recalled = loop_time(), self._find_last_recall()
             with _yielding_threads():
-                await self._run_jobs(user_id)
+                await self._try_jobs(user_id)
             now = loop_time()
             free_at = now if self._find_last_recall() == recalled else now + (now - began) / MAX_SHARE
 
@@ -108,8 +109,25 @@ class BackgroundJobs:
             async with asyncio.timeout_at(until):
                 await self._changed.wait()
 
-    async def _run_jobs(self, user_id: str) -> None:
-        """Run all jobs of a user. Whatever goes wrong is told, and tried again later."""
+    async def _try_jobs(self, user_id: str) -> None:
+        """Run all jobs of a user who has turns. Whatever goes wrong is told, and tried again later."""
+        try:
+            # nothing is noted of a user who was erased meanwhile, or who never stored anything
+            if not await self._engine.log.count(Scope(user_id), Where(kinds=("Turn",))):
+                return
+            has_more, has_failed = await self._run_jobs(user_id)
+        except Closed:
+            return
+        except Exception as error:  # noqa: BLE001  a bug in the jobs of one user must not end those of others
+            has_more, has_failed = False, True
+            log_event(WARNING, "job_failed", user_id=user_id, error=type(error).__name__)
+        if has_more:
+            self._postpone(user_id, 0.0)
+        elif has_failed and not self._is_draining:
+            self._postpone(user_id, RETRY_SECONDS)
+
+    async def _run_jobs(self, user_id: str) -> tuple[bool, bool]:
+        """Run all jobs of a user; whether there is more to do, and whether anything failed."""
         engine = self._engine
         options = JobOptions(limit=MAX_CONVERSATIONS, budget=engine.llms.build_budget())
         has_more = has_failed = False
@@ -121,11 +139,8 @@ class BackgroundJobs:
                 has_more |= bool(report.pending and report.conversations)
                 has_failed |= bool(report.stop_reason)
             except Closed:
-                return
+                raise
             except AgentMemError as error:
                 has_failed = True
                 log_event(WARNING, "job_failed", job=name, user_id=user_id, error=type(error).__name__)
-        if has_more:
-            self._postpone(user_id, 0.0)
-        elif has_failed and not self._is_draining:
-            self._postpone(user_id, RETRY_SECONDS)
+        return has_more, has_failed

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from agentmem import AgentMemory, AsyncAgentMemory
+from agentmem import AgentMemory, AsyncAgentMemory, ModelUnavailable
 from agentmem.jobs import background
 from agentmem.jobs.builtin import consolidate
 from agentmem.stores.values import Where
@@ -109,16 +109,24 @@ async def test_the_end_waits_for_a_stated_time_alone(home: Path, monkeypatch: py
     assert gone.is_set()
 
 
-async def test_what_failed_is_tried_again(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from agentmem import ModelUnavailable
+async def test_nothing_is_noted_of_a_user_who_was_erased_meanwhile(home: Path) -> None:
+    async with opened(home, background=True) as memory:
+        await memory.store_turn("I live in Oslo.")
+        await memory.erase()
+    async with opened(home) as memory:
+        state = await memory.engine.job_queue.state(consolidate.NAME, memory.scope)
+        assert state.last_run_at is None
 
+
+@pytest.mark.parametrize("error", [ModelUnavailable("it is away"), RuntimeError("a bug")], ids=["away", "bug"])
+async def test_what_failed_is_tried_again(home: Path, monkeypatch: pytest.MonkeyPatch, error: Exception) -> None:
     run, calls = consolidate.run, 0
 
     async def fail_once(*arguments: Any) -> Any:
         nonlocal calls
         calls += 1
         if calls == 1:
-            raise ModelUnavailable("it is away")
+            raise error
         return await run(*arguments)
 
     monkeypatch.setattr(background, "QUIET_SECONDS", 0.05)
