@@ -218,7 +218,7 @@ class _ReplyParser:
             return None
         at = turn_time(turn)
         is_said = normalize_claim(words) in normalize_claim(self.grounding.text_of(turn))
-        if is_said and at is not None and (said := parse_said_range(words, at)):
+        if is_said and at is not None and (said := parse_said_range(words, at, self.grounding.text_of(turn))):
             return said
         found = parse_date_range(words)
         if found is None:
@@ -475,7 +475,7 @@ def _resolve_day(draft: FactDraft, slot: NamedSlot, at: datetime | None) -> Fact
     is_birthday = slot.name == "birthday"
     if at is None or not (is_birthday or slot.kind == "event"):
         return draft
-    said = find_dates(draft.value.casefold(), at)
+    said = find_dates(draft.value.casefold(), at, "")
     if not has_digit(draft.value):
         found = parse_said_range(draft.value, at)
         day = found and f"{found[0].day} {found[0]:%B}" + ("" if is_birthday else f" {found[0].year}")

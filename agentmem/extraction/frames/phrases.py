@@ -128,6 +128,8 @@ class PhraseReader:
         is_change = kind == "change" or (kind == "now" and NOW.search(words) is not None)
         if kind == "change" and future is not None:
             is_planned, is_change = True, False
+        told = next((date for date in dates if date.is_since or (kind == "change" and not date.is_until)), None)
+        since = future if is_planned else told.moment if told else None
         for slot, value in typed.items():
             yield SlotClaim(
                 subject=USER_SUBJECT,
@@ -136,7 +138,7 @@ class PhraseReader:
                 operation="over" if is_over else "deny" if kind == "deny" else "is",
                 tense="planned" if is_planned else "current",
                 mark="change" if is_change else "",
-                since=future if is_planned and not is_over else None,
+                since=None if is_over else since,
                 until=dates[0].moment if is_over and dates else None,
             )
 

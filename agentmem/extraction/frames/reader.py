@@ -356,7 +356,7 @@ def _read_verb(frame: Frame, found: re.Match[str], clause: str, date: SaidDate |
         return VerbReading("planned")
     if frame.kind == "ended":
         return VerbReading(operation="over")
-    has_future = date is not None and date.is_future
+    has_future = date is not None and date.is_future and not date.is_until
     if frame.kind == "resumed":
         return VerbReading(mark="change")
     kind: VerbKind = "state" if frame.kind == "state" else "end" if frame.kind == "end" else "change"
@@ -382,6 +382,8 @@ def _interval(reading: VerbReading, date: SaidDate | None) -> tuple[datetime | N
         return None, None
     if reading.operation == "over":
         return None, date.moment
+    if date.end is not None:
+        return date.moment, date.end
     if reading.tense == "past":
         return (None, date.moment) if date.is_until else (None, None)
     return (None, date.moment) if date.is_until else (date.moment, None)
