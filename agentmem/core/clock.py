@@ -8,7 +8,7 @@ import threading
 import time
 import uuid
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime, timedelta, timezone
 from typing import Protocol, runtime_checkable
 
 from agentmem.core.plain_values import describe_value
@@ -85,6 +85,14 @@ def to_utc(moment: datetime, field: str | None = None) -> datetime:
         return moment.astimezone(UTC)
     except OverflowError as error:  # the first and the last day of the calendar in other time zones
         raise InvalidRecord(f"{field or 'a moment'} lies outside of the years 1 to 9999 in UTC", field=field) from error
+
+
+def to_own_offset(moment: datetime, field: str | None = None) -> datetime:
+    """The same moment with its own UTC offset to the minute; otherwise as `to_utc`."""
+    utc, offset = to_utc(moment, field), moment.utcoffset()
+    if not offset:
+        return utc
+    return moment.astimezone(timezone(timedelta(minutes=round(offset / timedelta(minutes=1)))))
 
 
 def add_time(moment: datetime, delta: timedelta) -> datetime:

@@ -9,7 +9,7 @@ from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, ValidationInfo
 
-from agentmem.core.clock import to_utc
+from agentmem.core.clock import to_own_offset, to_utc
 from agentmem.core.plain_values import has_visible
 from agentmem.core.scope import GLOBAL, check_identifier, check_stored_identifier
 
@@ -58,6 +58,7 @@ def _read_moment(value: object, info: ValidationInfo) -> object:
 
 
 UtcDatetime = Annotated[datetime, BeforeValidator(_read_moment), AfterValidator(to_utc)]
+OwnDatetime = Annotated[datetime, BeforeValidator(_read_moment), AfterValidator(to_own_offset)]
 Identifier = Annotated[str, AfterValidator(_check_id)]
 Text = Annotated[str, AfterValidator(_check_text)]
 

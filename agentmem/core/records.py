@@ -18,6 +18,7 @@ from agentmem.core.record import (
     Identifier,
     Key,
     MemoryType,
+    OwnDatetime,
     Record,
     ReviewStatus,
     Status,
@@ -112,11 +113,11 @@ class Synopsis(Record):
 
 
 class Turn(Record):
-    """One utterance of a conversation, verbatim. True from its `timestamp`."""
+    """One utterance of a conversation, verbatim. True from its `timestamp`, which keeps its UTC offset."""
 
     conversation_id: Identifier = ""
     index: int = Field(strict=True, default=-1, ge=-1)
-    timestamp: UtcDatetime | None = None
+    timestamp: OwnDatetime | None = None
     role: str = Field(default="user", min_length=1, max_length=20)
     content: Text
     speaker: str | None = Field(default=None, max_length=MAX_IDENTIFIER_CHARS)

@@ -8,7 +8,7 @@ from collections import Counter, OrderedDict
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import nullcontext, suppress
 from dataclasses import dataclass, field
-from datetime import datetime
+from datetime import datetime, tzinfo
 from typing import Any
 from weakref import WeakValueDictionary
 
@@ -97,6 +97,11 @@ class Engine:
     def is_deterministic(self) -> bool:
         """Whether ids are seeded: then nothing runs under a deadline."""
         return self.settings.seed is not None
+
+    @property
+    def zone(self) -> tzinfo | None:
+        """The time zone of all users, None where each has their own."""
+        return self.settings.zone
 
     # -- writing
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import Any, NotRequired, Required, TypedDict, cast
 
-from agentmem.core.clock import to_utc
+from agentmem.core.clock import to_own_offset
 from agentmem.core.plain_values import copy_json, describe_value, has_visible
 from agentmem.core.record import MAX_TEXT_CHARS
 from agentmem.core.records import parse_role
@@ -117,10 +117,10 @@ def read_role(value: object, field: str, location: SourceLocation) -> str:
 
 
 def parse_datetime(value: object, field: str, location: SourceLocation) -> datetime:
-    """An ISO 8601 date and time, or seconds since 1970; aware, in UTC. Without an offset it is taken as UTC."""
+    """An ISO 8601 date and time with its offset, UTC without one, or seconds since 1970; aware."""
     try:
         if isinstance(value, str):
-            return to_utc(datetime.fromisoformat(value.strip()))
+            return to_own_offset(datetime.fromisoformat(value.strip()))
         if isinstance(value, (int, float)) and not isinstance(value, bool):
             return datetime.fromtimestamp(value, UTC)
     except (ValueError, OverflowError, OSError):

@@ -19,7 +19,7 @@ from itertools import chain, islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO, Literal, NoReturn, cast, get_args
 
-from agentmem.core.clock import derive_id
+from agentmem.core.clock import derive_id, to_utc
 from agentmem.core.plain_values import describe_value
 from agentmem.errors import ConfigError, InvalidRecord
 from agentmem.importers.fields import (
@@ -160,7 +160,10 @@ class _Reader:
 
     def _derive_conversation_id(self, head: list[TurnInput]) -> str:
         """A name made from the first turns, and from how many conversations of this file began the same way."""
-        said = [(t["role"], t.get("speaker", ""), str(t.get("timestamp", "")), t["content"]) for t in head]
+        said = [
+            (t["role"], t.get("speaker", ""), str(to_utc(t["timestamp"])) if "timestamp" in t else "", t["content"])
+            for t in head
+        ]
         opening = derive_id("opening", *chain.from_iterable(said))
         self._openings[opening] += 1
         return derive_id("conversation", opening, str(self._openings[opening]))

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta, tzinfo
+from datetime import UTC, datetime, timedelta
 from typing import Any
-from zoneinfo import ZoneInfo
 
 from agentmem.core.arguments import check_arguments
 from agentmem.core.changes import Change, JournalEntry, WriteAttempt, hash_request
 from agentmem.core.clock import add_time, derive_id, to_utc
+from agentmem.core.local_time import parse_timezone
 from agentmem.core.plain_values import describe_value, has_visible
 from agentmem.core.procedural_records import Schedule
 from agentmem.core.record import MissedRuns, Status
@@ -55,20 +55,6 @@ def next_cron_time(expression: str, timezone: str, after: datetime) -> datetime:
     except OverflowError as error:
         raise InvalidRecord(f"cron {expression!r} comes after the last year of the calendar", field="cron") from error
     raise InvalidRecord(f"cron {expression!r} never comes", field="cron")
-
-
-def parse_timezone(name: str) -> tzinfo:
-    """The time zone of this name. Raises InvalidRecord for an unknown one."""
-    if name == "UTC":
-        return UTC
-    try:
-        return ZoneInfo(name)
-    except (ValueError, OSError, LookupError) as error:
-        raise InvalidRecord(
-            f"timezone must be a name such as Europe/Oslo, got {describe_value(name)}; "
-            "if it is one, install the package tzdata",
-            field="timezone",
-        ) from error
 
 
 def _import_cronsim() -> tuple[Any, type[Exception]]:

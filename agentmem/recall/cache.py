@@ -190,7 +190,7 @@ class UserCache:
     token_samples: dict[str, TokenSample] = field(default_factory=dict)
     row_count: int = 0
     _neighbors: tuple[int, TurnNeighbors] | None = None
-    _days: tuple[int, tuple[Ints, Ints]] | None = None
+    _days: tuple[tuple[int, int], tuple[Ints, Ints]] | None = None
     visible_records: OrderedDict[tuple[object, ...], Any] = field(
         default_factory=OrderedDict
     )  # see `visible_records` in visibility
@@ -225,12 +225,17 @@ class UserCache:
             self.row_count = columns.size
         return self._neighbors[1]
 
-    def distinct_days(self, columns: RecordColumns) -> tuple[Ints, Ints]:
-        """The different days on which records begin to be true, and each ordinal's place among them; once per state."""
-        if self._days is None or self._days[0] != columns.seq:
-            number = np.where(columns.valid_from == MIN_TIME, MIN_TIME, columns.valid_from // MICROSECONDS_PER_DAY)
+    def distinct_days(self, columns: RecordColumns, offset: int = 0) -> tuple[Ints, Ints]:
+        """The different days on which records begin to be true, and each ordinal's place among them; once per state.
+
+        Days begin `offset` microseconds before those of UTC; what begins at midnight UTC is of that day.
+        """
+        if self._days is None or self._days[0] != (columns.seq, offset):
+            begins = columns.valid_from
+            moved = np.where(begins % MICROSECONDS_PER_DAY == 0, begins, begins + offset)
+            number = np.where(begins == MIN_TIME, MIN_TIME, moved // MICROSECONDS_PER_DAY)
             days, place = np.unique(number, return_inverse=True)
-            self._days = (columns.seq, (days, place.reshape(-1)))
+            self._days = ((columns.seq, offset), (days, place.reshape(-1)))
         return self._days[1]
 
 

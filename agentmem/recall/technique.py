@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from datetime import datetime
+from datetime import datetime, tzinfo
 from typing import Protocol, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field
@@ -81,8 +81,8 @@ class SearchContext:
     `statement_ratio` is 1 where nobody asks, 0 where at least half of the turns ask. `vectors` is None while there is
     no index; `embedder_id` and `granularities` are those of its embedder. `ask` asks a language model, `add_trace_note`
     adds words to the technique's line in the trace. `through_seq` is the journal position seen, None for the newest;
-    `now` the one that counts as now. `technique_options` are the options of every technique by its name, for one that
-    searches as another does.
+    `now` the one that counts as now, `zone` the time zone that the settings name. `technique_options` are the options
+    of every technique by its name, for one that searches as another does.
     """
 
     scope: Scope
@@ -106,6 +106,7 @@ class SearchContext:
     ask: AskLLM
     add_trace_note: Callable[[str], None]
     through_seq: int | None = None
+    zone: tzinfo | None = None
     technique_options: Mapping[str, TechniqueOptions] = field(default_factory=dict)
 
     async def match(self, terms: Sequence[str]) -> dict[str, Postings]:

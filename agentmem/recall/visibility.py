@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections import OrderedDict
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
-from datetime import datetime
+from datetime import datetime, tzinfo
 from typing import NamedTuple, Protocol
 
 import numpy as np
@@ -214,6 +214,9 @@ class RecallSource(Protocol):
     def is_deterministic(self) -> bool: ...
 
     @property
+    def zone(self) -> tzinfo | None: ...
+
+    @property
     def cache_stats(self) -> CacheStats: ...
 
     async def read_columns(self, scope: Scope, through_seq: int | None = None) -> RecordColumns: ...
@@ -313,6 +316,7 @@ async def open_search_context(
         ask=ask,
         add_trace_note=lambda said: None,
         through_seq=through,
+        zone=source.zone,
     )
     request, context = await _exclude(request, context)
     read = parse_query(request.query, visible.speaker_names)

@@ -178,6 +178,7 @@ class SettingsOverrides(TypedDict, total=False):
     recall_profile: RecallProfile
     recall: Mapping[str, Mapping[str, Any]]
     clock: Clock | None
+    time_zone: str
     seed: int | str | None
     threads: int
     vector_cache_mb: int

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Collection, Mapping, Sequence
+from datetime import tzinfo
 from difflib import get_close_matches
 from pathlib import Path
 from typing import Any, Unpack, get_origin
@@ -14,6 +15,7 @@ from pydantic_settings import BaseSettings, SettingsConfigDict
 
 from agentmem.beliefs.slots import Slot
 from agentmem.core.clock import Clock
+from agentmem.core.local_time import parse_timezone
 from agentmem.core.redaction import SecretText, failure_reason, is_command
 from agentmem.errors import ConfigError
 from agentmem.settings.overrides import AuditLevel, RecallProfile, SettingsOverrides
@@ -108,6 +110,7 @@ class Settings(BaseSettings):
     recall: dict[str, dict[str, Any]] = Field(default_factory=dict)
     clock: Clock | None = Field(default=None, exclude=True, repr=False)
     seed: int | str | None = None
+    time_zone: str = ""  # of the users, as Europe/Oslo; "" for that of each turn
     threads: int = Field(default=2, ge=1, le=64)  # texts that a local model reads side by side
     vector_cache_mb: int = Field(default=512, ge=1)
     models: Path | None = None
@@ -198,6 +201,13 @@ class Settings(BaseSettings):
             raise ValueError(f"{error}{secret}") from None
         return value
 
+    @field_validator("time_zone")
+    @classmethod
+    def _check_time_zone(cls, value: str) -> str:
+        if value:
+            parse_timezone(value, "time_zone")
+        return value
+
     @field_validator("base_url", "llm_base_url")
     @classmethod
     def _check_web_url(cls, value: str | None) -> str | None:
@@ -239,6 +249,11 @@ class Settings(BaseSettings):
         return self
 
     # -- what follows from them
+
+    @property
+    def zone(self) -> tzinfo | None:
+        """The time zone of all users, None where each has their own."""
+        return parse_timezone(self.time_zone) if self.time_zone else None
 
     @property
     def database(self) -> Path:

@@ -9,8 +9,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from agentmem.core.local_time import parse_timezone
 from agentmem.errors import ConfigError, InvalidRecord
-from agentmem.memory.schedules import next_cron_time, parse_timezone
+from agentmem.memory.schedules import next_cron_time
 
 
 def coming(cron: str, timezone: str, start: str, many: int) -> list[str]:

@@ -27,6 +27,7 @@ from agentmem.extraction.drafts import ExtractionDraft, Window
 from agentmem.extraction.llm_extractor import ExtractionResult, extract, extractor_name
 from agentmem.extraction.reconciler import RULES_SOURCE, Reconciler
 from agentmem.extraction.rules import extractor
+from agentmem.extraction.wall_clock import restore_moments, to_wall_window
 from agentmem.extraction.windows import is_substantive, split_into_windows
 from agentmem.jobs.due_records import read_dead_letter_seqs, record_failures
 from agentmem.jobs.job import JobOptions, JobReport
@@ -34,6 +35,7 @@ from agentmem.jobs.runner import hold_lease, publish_lock
 from agentmem.memory.context import MemoryContext
 from agentmem.memory.evidence import record_confirmation
 from agentmem.memory.premises import read_grounds
+from agentmem.memory.user_zone import read_local_time
 from agentmem.models.structured_llm import Budget
 from agentmem.stores.values import Where
 
@@ -350,12 +352,13 @@ class _ConsolidateRun:
             agent_id=_agent_of(turns),
             slots=self.engine.settings.slots,
         )
-        read = await self._extract(window)
-        failed = dict(read.failed)
+        local = await read_local_time(leased.context)
+        read = await self._extract(to_wall_window(window, local))
+        failed, draft = dict(read.failed), restore_moments(read.draft, window, local)
         good = replace(window, turns=tuple(turn for turn in turns if turn.id not in failed))
         if good.turns:
             try:
-                await self._reconcile(leased, good, read.draft, last=last and not failed)
+                await self._reconcile(leased, good, draft, last=last and not failed)
             except (Conflict, InvalidRecord, NotFound) as error:  # of these turns alone: the others go on
                 failed |= {turn.id: str(error) for turn in good.turns}
         failures = [(turn, failed[turn.id]) for turn in turns if turn.id in failed]

@@ -2,16 +2,22 @@
 
 from __future__ import annotations
 
+from datetime import UTC, timedelta, tzinfo
+
 import numpy as np
 from pydantic import Field
 
 from agentmem.core.clock import to_micros
-from agentmem.core.columns import MENTIONS_TIME, Floats
+from agentmem.core.columns import MENTIONS_TIME, Bools, Floats, Ints
+from agentmem.core.lifecycle import MICROSECONDS_PER_DAY
+from agentmem.core.local_time import to_wall_clock, to_zone
 from agentmem.core.ranking import ScoreList
+from agentmem.core.records import Turn
+from agentmem.memory.user_zone import read_user_zone
 from agentmem.recall.cache import split_days
 from agentmem.recall.request import RecallQuery
 from agentmem.recall.technique import ScoreLists, SearchContext, TechniqueOptions
-from agentmem.text.temporal import parse_relative_range
+from agentmem.text.temporal import TimeRange, parse_relative_range
 
 
 class Options(TechniqueOptions):
@@ -25,7 +31,7 @@ async def search(query: RecallQuery, context: SearchContext, options: Options) -
     """The lists `date` and `when`, each only where the query calls for it."""
     lists: dict[str, ScoreList] = {}
     columns = context.columns
-    if (dated := _date_match(query, context)) is not None:
+    if (dated := await _date_match(query, context)) is not None:
         lists["date"] = ScoreList(options.date * dated, "bonus")
     if query.parsed.asks_when:
         telling = (columns.asks & MENTIONS_TIME) != 0
@@ -33,13 +39,42 @@ async def search(query: RecallQuery, context: SearchContext, options: Options) -
     return lists
 
 
-def _date_match(query: RecallQuery, context: SearchContext) -> Floats | None:
+async def _date_match(query: RecallQuery, context: SearchContext) -> Floats | None:
     """How well each record's time fits the dates of the query, 0 to 1; matched once per day, not per record."""
-    if (hint := query.parsed.date_hint) is not None:
-        days, place = context.cache.distinct_days(context.columns)
-        return hint.match(**split_days(days))[place].astype(np.float32)
-    span = parse_relative_range(query.parsed.text, query.now)
-    if span is None:
+    hint = query.parsed.date_hint
+    if hint is None and parse_relative_range(query.parsed.text, query.now) is None:
         return None
+    now = to_zone(query.now, await _find_zone(query, context))
+    if hint is not None:
+        offset = (now.utcoffset() or timedelta(0)) // timedelta(microseconds=1)
+        days, place = context.cache.distinct_days(context.columns, offset)
+        return hint.match(**split_days(days))[place].astype(np.float32)
     begins = context.columns.valid_from
-    return np.asarray((begins >= to_micros(span[0])) & (begins < to_micros(span[1])), dtype=np.float32)
+    fits = np.where(
+        begins % MICROSECONDS_PER_DAY == 0,
+        _lies_in_range(begins, parse_relative_range(query.parsed.text, to_wall_clock(now))),
+        _lies_in_range(begins, parse_relative_range(query.parsed.text, now)),
+    )
+    return fits.astype(np.float32)
+
+
+def _lies_in_range(begins: Ints, span: TimeRange | None) -> Bools:
+    if span is None:  # a day before the first year of the calendar there
+        return np.zeros(len(begins), dtype=np.bool_)
+    return np.asarray((begins >= to_micros(span[0])) & (begins < to_micros(span[1])))
+
+
+async def _find_zone(query: RecallQuery, context: SearchContext) -> tzinfo:
+    """Where the user asks: by the settings, the moment asked for, the last turn, or what is believed; else UTC."""
+    if context.zone:
+        return context.zone
+    asked = query.request.as_of
+    if asked and asked.tzinfo and asked.utcoffset():
+        return asked.tzinfo
+    turns = np.flatnonzero(context.turn_mask)
+    last = turns[np.argmax(context.columns.valid_from[turns])] if len(turns) else None
+    for turn in await context.read([] if last is None else [int(last)]):
+        if isinstance(turn, Turn) and turn.timestamp and turn.timestamp.utcoffset():
+            return turn.timestamp.tzinfo or UTC
+    channels = context.scope.readable_channels()
+    return await read_user_zone(context.log, context.scope, channels, query.now) or UTC
