@@ -66,6 +66,10 @@ def test_the_end_of_a_plan_is_no_plan_of_its_value() -> None:
     assert (claim.tense, claim.operation, claim.until) == ("current", "over", datetime(2027, 5, 1, tzinfo=UTC))
 
 
+def test_a_plan_of_the_past_is_no_plan_now() -> None:
+    assert FrameReader().read("I was going to move to Bari in May.", NOW) == []
+
+
 def test_the_cases_of_dates_are_read_in_their_tense() -> None:
     readings = read_date_cases()
     assert sum(one.is_wrong_tense for one in readings) <= 0.02 * len(readings)

@@ -38,7 +38,9 @@ _UNSURE = re.compile(
     r"\b(?:might|may|maybe|probably|thinking (?:of|about)|considering|hop(?:e|ing) to|wants? to|would|could|should"
     r"|trying to)\b"
 )
-_HYPOTHETICAL = re.compile(r"\b(?:would|could|should)\b")
+_HYPOTHETICAL = re.compile(
+    r"\b(?:would|could|should|(?:was|were|had) (?:\w+ )?(?:going|planning|planned|about|hoping|thinking|considering))\b"
+)
 _DROPPED_G = re.compile(r"\b(think|plann|hop|go|giv|try|consider|gett)in'?(?=\s|\Z)")
 _PERFECT = re.compile(r"\b(?:have|has)\b")
 _PRESENT = re.compile(r"\b(?:have|has|am|is|are)\b")  # "is employed by", "has lived in"
