@@ -20,10 +20,12 @@ MAX_ZONES = 200  # beliefs of the slot that are looked at
 
 
 async def read_local_time(context: MemoryContext) -> LocalTime:
-    """The zones of the settings and of the user now, by what the scope may read."""
+    """The zone of the settings, else of the user now by what the scope may read."""
     engine, scope = context.engine, context.scope
+    if engine.zone is not None:
+        return LocalTime(engine.zone)
     channels, now = scope.readable_channels(), await engine.now(scope)
-    return LocalTime(engine.zone, await read_user_zone(engine.log, scope, channels, now))
+    return LocalTime(None, await read_user_zone(engine.log, scope, channels, now))
 
 
 async def read_user_zone(

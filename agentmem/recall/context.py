@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, Self
 import numpy as np
 
 from agentmem.core.clock import EPOCH
+from agentmem.core.local_time import LocalTime
 from agentmem.core.procedural_records import Procedure, Strategy
 from agentmem.core.record import Key, Record
 from agentmem.core.records import PROFILE_ID, Entity, Goal, Synopsis, Turn
@@ -23,6 +24,7 @@ from agentmem.core.truth_maintenance import find_unreplaced_stale
 from agentmem.errors import InvalidRecord
 from agentmem.memory.context import MemoryContext
 from agentmem.memory.semantic.belief_digest import BeliefDigest, get_belief_digests
+from agentmem.memory.user_zone import read_local_time
 from agentmem.recall.context_builder import ContextBuilder, ContextLine, ContextPart
 from agentmem.recall.notebook import render_html
 from agentmem.recall.options import ContextOptions
@@ -78,7 +80,7 @@ class ContextSources:
     """What a context holds beside what was found.
 
     The last turns of the conversation, oldest first, what the user is and does, open goals, outputs of tools, and what
-    is believed, line by line.
+    is believed, line by line. `local` is the zone of the days that it tells.
     """
 
     recent_turns: Sequence[Turn] = ()
@@ -86,6 +88,7 @@ class ContextSources:
     goals: Sequence[Goal] = ()
     outputs: Sequence[ToolOutputMatch] = ()
     beliefs: BeliefDigest = field(default_factory=BeliefDigest)
+    local: LocalTime = LocalTime()
 
 
 async def gather_sources(context: MemoryContext, query: str, options: ContextOptions) -> ContextSources:
@@ -103,10 +106,15 @@ async def gather_sources(context: MemoryContext, query: str, options: ContextOpt
         return await Synopses(context).read() if options.synopsis_room else None
 
     digests = get_belief_digests(context.engine)
-    recent, known, goals, found, beliefs = await asyncio.gather(
-        working.turns(options.recent), synopsis(), Goals(context).active(), outputs(), digests.read(context)
+    recent, known, goals, found, beliefs, local = await asyncio.gather(
+        working.turns(options.recent),
+        synopsis(),
+        Goals(context).active(),
+        outputs(),
+        digests.read(context),
+        read_local_time(context),
     )
-    return ContextSources(recent, known, goals[: options.goals], found, beliefs)
+    return ContextSources(recent, known, goals[: options.goals], found, beliefs, local)
 
 
 class Context(str):
@@ -213,7 +221,7 @@ def pack(
     """
     if max_tokens < 1:
         raise InvalidRecord(f"max_tokens must be at least 1, got {max_tokens}", field="max_tokens")
-    as_of = moment.date().isoformat() if moment else ""
+    as_of = (sources or ContextSources()).local.localize(moment).date().isoformat() if moment else ""
     page = ContextBuilder(max_tokens * CHARS_PER_TOKEN if counter is None else max_tokens, counter, as_of)
     packing = _Packing(page, order, query, sources or ContextSources(), questions or {}, with_ids)
     shares = section_shares or ContextOptions()
@@ -366,12 +374,14 @@ class _Packing:
         for number, found in enumerate(outputs):
             part = left // (len(outputs) - number)
             before = self.page.used
-            entry = ContextLine("outputs", render_output(found.output), (number,), (("Output", found.output.id),))
+            text = render_output(self.sources.local.relocate(found.output))
+            entry = ContextLine("outputs", text, (number,), (("Output", found.output.id),))
             if self.page.cost(entry) > part or not self.page.add(entry):
                 self.page.add_cut(entry, part)
             left -= self.page.used - before
 
     def _build_turn_line(self, turn: Turn) -> ContextLine:
+        turn = self.sources.local.relocate(turn)
         moment = turn.timestamp or turn.recorded_at or _EARLIEST
         group = (moment.date().isoformat(), turn.channel, turn.conversation_id)
         heading = render_turn_heading(turn, with_id=self.with_ids)
@@ -379,6 +389,7 @@ class _Packing:
         return ContextLine("turns", text, (group, turn.index, moment, turn.id), (turn.key,), heading)
 
     def _build_line(self, record: Record, position: int) -> ContextLine:
+        record = self.sources.local.relocate(record)
         text = render_record(record, is_unknown=record.id in self._unsure, with_id=self.with_ids)
         return ContextLine(_find_section(record), text, (3, position), (record.key,))
 

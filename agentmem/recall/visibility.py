@@ -320,5 +320,4 @@ async def open_search_context(
     )
     request, context = await _exclude(request, context)
     read = parse_query(request.query, visible.speaker_names)
-    query = RecallQuery(request, read, context.now)
-    return PreparedSearch(query, context, embeddings, tuple(late))
+    return PreparedSearch(RecallQuery(request, read, context.now), context, embeddings, tuple(late))
