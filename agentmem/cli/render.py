@@ -59,8 +59,8 @@ def pluralize(number: int, noun: str) -> str:
 
 
 def format_time(moment: datetime | None) -> str:
-    """A moment to the minute, in UTC; a dash for none."""
-    return moment.strftime("%Y-%m-%d %H:%M") if moment is not None else "-"
+    """A moment to the minute, with its offset where it is not in UTC; a dash for none."""
+    return "-" if moment is None else moment.isoformat(" ", "minutes").removesuffix("+00:00")
 
 
 def render_record(record: Any, max_chars: int = MAX_LINE_CHARS) -> str:

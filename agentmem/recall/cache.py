@@ -232,8 +232,7 @@ class UserCache:
         """
         if self._days is None or self._days[0] != (columns.seq, offset):
             begins = columns.valid_from
-            moved = np.where(begins % MICROSECONDS_PER_DAY == 0, begins, begins + offset)
-            number = np.where(begins == MIN_TIME, MIN_TIME, moved // MICROSECONDS_PER_DAY)
+            number = np.where(begins == MIN_TIME, MIN_TIME, to_wall_times(begins, offset) // MICROSECONDS_PER_DAY)
             days, place = np.unique(number, return_inverse=True)
             self._days = ((columns.seq, offset), (days, place.reshape(-1)))
         return self._days[1]
@@ -307,6 +306,11 @@ async def _embed_query(text: str, embedder: Embedder, with_tokens: bool) -> Quer
 def is_same_mask(one: Bools, other: Bools) -> bool:
     """Whether two masks are equal."""
     return one is other or np.array_equal(one, other)
+
+
+def to_wall_times(begins: Ints, offset: int) -> Ints:
+    """Times as a clock `offset` microseconds ahead of UTC shows them; midnight UTC stands for its day and stays."""
+    return np.where(begins % MICROSECONDS_PER_DAY == 0, begins, begins + offset)
 
 
 def split_days(days: Sequence[int] | Ints) -> Mapping[str, Ints]:

@@ -88,7 +88,7 @@ class ContextSources:
     goals: Sequence[Goal] = ()
     outputs: Sequence[ToolOutputMatch] = ()
     beliefs: BeliefDigest = field(default_factory=BeliefDigest)
-    local: LocalTime = LocalTime()
+    local: LocalTime = field(default_factory=LocalTime)
 
 
 async def gather_sources(context: MemoryContext, query: str, options: ContextOptions) -> ContextSources:

@@ -7,6 +7,7 @@ from zoneinfo import ZoneInfo
 
 import pytest
 
+from agentmem.cli.render import format_time
 from agentmem.core.local_time import LocalTime, read_timezone, to_wall_clock
 from agentmem.core.records import Turn, build_record
 from agentmem.errors import ConfigError
@@ -65,6 +66,7 @@ def test_a_turn_keeps_its_offset(said: str) -> None:
     assert kept.timestamp is not None
     assert kept.timestamp.isoformat() == said
     assert to_wall_clock(kept.timestamp) == datetime(2026, 2, 3, 23, 30, tzinfo=UTC)
+    assert format_time(kept.timestamp) == said.replace("T", " ").replace(":00+", "+").replace(":00-", "-")
     assert render_turn_heading(kept) == "[3 Feb 2026]"
     assert "yesterday = 2 Feb 2026" in render_turn(kept)
 

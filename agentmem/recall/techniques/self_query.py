@@ -14,12 +14,15 @@ from pydantic import BaseModel, Field
 
 from agentmem.core.clock import to_micros
 from agentmem.core.columns import MIN_TIME, Floats
+from agentmem.core.local_time import to_zone
 from agentmem.core.ranking import ScoreList
+from agentmem.recall.cache import to_wall_times
 from agentmem.recall.llm_client import LLMTechniqueOptions, build_technique_request, normalize_sentences
 from agentmem.recall.request import RecallQuery
 from agentmem.recall.subquery import options_of, with_text
 from agentmem.recall.technique import ScoreLists, SearchContext
 from agentmem.recall.techniques import entity, keyword
+from agentmem.recall.techniques.temporal import find_offset, find_zone
 
 MAX_VALUES = 8  # names, and keywords
 
@@ -53,10 +56,11 @@ async def search(query: RecallQuery, context: SearchContext, options: Options) -
     request = build_technique_request(
         "self_query", query.parsed.text, max_tokens=options.max_tokens, temperature=options.temperature
     )
-    today = f"Today is {query.now:%A}, {query.now.date().isoformat()}.\n"
+    now = to_zone(query.now, await find_zone(query, context))
+    today = f"Today is {now:%A}, {now.date().isoformat()}.\n"
     filters = await context.ask(replace(request, content=today + request.content), QuestionFilters)
     lists: dict[str, ScoreList] = {}
-    if (inside := _date_range_mask(filters, context)) is not None:
+    if (inside := _date_range_mask(filters, context, find_offset(now))) is not None:
         lists["range"] = ScoreList(options.date * inside, "bonus")
     if (asked_for := _kind_mask(filters.kinds, query, context)) is not None:
         lists["kinds"] = ScoreList(options.kind * asked_for, "bonus")
@@ -74,8 +78,8 @@ async def search(query: RecallQuery, context: SearchContext, options: Options) -
     return lists
 
 
-def _date_range_mask(filters: QuestionFilters, context: SearchContext) -> Floats | None:
-    """1 for what began to be true in the range. A range that no day lies in is dropped with a note."""
+def _date_range_mask(filters: QuestionFilters, context: SearchContext, offset: int) -> Floats | None:
+    """1 for what began in the range, by days of this offset. A range that no day lies in is dropped with a note."""
     if not (filters.first_day or filters.last_day):
         return None
     try:
@@ -88,11 +92,12 @@ def _date_range_mask(filters: QuestionFilters, context: SearchContext) -> Floats
         context.add_trace_note("time range dropped: it ends before it begins")
         return None
     begins = context.columns.valid_from
+    shown = to_wall_times(begins, offset)
     inside = context.mask & (begins != MIN_TIME)
     if first is not None:
-        inside &= begins >= to_micros(first)
+        inside &= shown >= to_micros(first)
     if last is not None:
-        inside &= begins < to_micros(last)
+        inside &= shown < to_micros(last)
     return np.asarray(inside, dtype=np.float32)
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from datetime import UTC, timedelta, tzinfo
+from datetime import UTC, datetime, timedelta, tzinfo
 
 import numpy as np
 from pydantic import Field
@@ -44,10 +44,9 @@ async def _date_match(query: RecallQuery, context: SearchContext) -> Floats | No
     hint = query.parsed.date_hint
     if hint is None and parse_relative_range(query.parsed.text, query.now) is None:
         return None
-    now = to_zone(query.now, await _find_zone(query, context))
+    now = to_zone(query.now, await find_zone(query, context))
     if hint is not None:
-        offset = (now.utcoffset() or timedelta(0)) // timedelta(microseconds=1)
-        days, place = context.cache.distinct_days(context.columns, offset)
+        days, place = context.cache.distinct_days(context.columns, find_offset(now))
         return hint.match(**split_days(days))[place].astype(np.float32)
     begins = context.columns.valid_from
     fits = np.where(
@@ -58,13 +57,18 @@ async def _date_match(query: RecallQuery, context: SearchContext) -> Floats | No
     return fits.astype(np.float32)
 
 
+def find_offset(now: datetime) -> int:
+    """Microseconds by which the clock there is ahead of UTC."""
+    return (now.utcoffset() or timedelta(0)) // timedelta(microseconds=1)
+
+
 def _lies_in_range(begins: Ints, span: TimeRange | None) -> Bools:
     if span is None:  # a day before the first year of the calendar there
         return np.zeros(len(begins), dtype=np.bool_)
     return np.asarray((begins >= to_micros(span[0])) & (begins < to_micros(span[1])))
 
 
-async def _find_zone(query: RecallQuery, context: SearchContext) -> tzinfo:
+async def find_zone(query: RecallQuery, context: SearchContext) -> tzinfo:
     """Where the user asks: by the settings, the moment asked for, the last turn, or what is believed; else UTC."""
     if context.zone:
         return context.zone
