@@ -70,6 +70,12 @@ def test_a_plan_of_the_past_is_no_plan_now() -> None:
     assert FrameReader().read("I was going to move to Bari in May.", NOW) == []
 
 
+@pytest.mark.parametrize(("day", "needs"), [("in December", ""), ("in 2019", "empty")])
+def test_a_move_within_a_year_takes_the_place_of_the_home_before(day: str, needs: str) -> None:
+    (claim,) = FrameReader().read(f"I moved to Lisbon {day}.", NOW)
+    assert claim.needs == needs
+
+
 def test_the_cases_of_dates_are_read_in_their_tense() -> None:
     readings = read_date_cases()
     assert sum(one.is_wrong_tense for one in readings) <= 0.02 * len(readings)

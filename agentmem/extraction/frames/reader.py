@@ -55,7 +55,7 @@ from agentmem.extraction.frames.words import (
 
 MAX_FRAGMENT_TURN_CHARS = 1_000  # people do not type longer turns in fragments; what is pasted has them
 MAX_STRANGER_TURN_CHARS = 1_000  # of turns whose unknown names are read as people of the user
-MAX_MOVE_AGE_DAYS = 60  # a change longer ago tells what holds today only where nothing else is known
+MAX_MOVE_AGE_DAYS = 366  # a change longer ago tells what holds today only where nothing else is known
 
 
 class FrameReader:
