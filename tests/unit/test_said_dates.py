@@ -70,7 +70,7 @@ def test_a_plan_of_the_past_is_no_plan_now() -> None:
     assert FrameReader().read("I was going to move to Bari in May.", NOW) == []
 
 
-@pytest.mark.parametrize(("day", "needs"), [("in December", ""), ("in 2019", "empty")])
+@pytest.mark.parametrize("day, needs", [("in December", ""), ("in 2019", "empty")])
 def test_a_move_within_a_year_takes_the_place_of_the_home_before(day: str, needs: str) -> None:
     (claim,) = FrameReader().read(f"I moved to Lisbon {day}.", NOW)
     assert claim.needs == needs
