@@ -14,6 +14,7 @@ import numpy as np
 
 from agentmem.core.columns import Bools, Ints, RecordColumns
 from agentmem.core.lifecycle import importance
+from agentmem.core.local_time import LocalTime
 from agentmem.core.record import Key, Record
 from agentmem.core.records import Fact, Goal, SynopsisSection, SynopsisSentence, User
 from agentmem.core.scope import Scope
@@ -23,6 +24,7 @@ from agentmem.memory.context import MemoryContext
 from agentmem.memory.premises import read_grounds
 from agentmem.memory.semantic.belief_lines import BeliefLine, build_belief_lines
 from agentmem.memory.semantic.belief_view import BeliefView
+from agentmem.memory.user_zone import read_local_time
 from agentmem.stores.values import RecordUsage
 from agentmem.text.normalization import slugify
 from agentmem.text.plain_line import to_plain_line
@@ -113,6 +115,8 @@ async def read_sources(
     users = np.flatnonzero(visible & (columns.kind == columns.kinds.find_code("User")))[:1]
     ordinals = [int(ordinal) for ordinal in (*facts, *goals, *users)]
     records = {record.key: record for record in await engine.log.read_by_ordinal(ordinals, scope)} if ordinals else {}
+    local = await read_local_time(MemoryContext(engine, scope))
+    records = {key: local.relocate(record) for key, record in records.items()}
     known = [record for record in records.values() if isinstance(record, Fact)]
     sure = [fact for fact in known if fact.confidence >= options.least_confidence]
     ranked = await _rank_facts(engine, scope, [fact for fact in sure if not fact.slot])
@@ -122,7 +126,7 @@ async def read_sources(
     profiles = [record for record in records.values() if isinstance(record, User)]
     return SynopsisSources(
         profile=profiles[0] if profiles else None,
-        beliefs=await _read_belief_lines(engine, scope),
+        beliefs=await _read_belief_lines(engine, scope, local),
         about_user=[fact for fact in about if fact.memory_type != "preference"],
         preferences=[fact for fact in about if fact.memory_type == "preference"],
         about_others=[fact for fact in lasting if slugify(fact.subject or "user") not in names],
@@ -140,10 +144,11 @@ def _select_most_salient(columns: RecordColumns, mask: Bools, limit: int) -> Int
     return np.asarray(ordinals[order[:limit]])
 
 
-async def _read_belief_lines(engine: Engine, scope: Scope) -> list[BeliefLine]:
+async def _read_belief_lines(engine: Engine, scope: Scope, local: LocalTime) -> list[BeliefLine]:
     """What is believed in the scope's channel, without what is private."""
     states = await BeliefView(MemoryContext(engine, scope)).beliefs()
-    lines = build_belief_lines(states, await engine.now(scope), engine.settings.slots)
+    shown = [state.relocate(local) for state in states]
+    lines = build_belief_lines(shown, await engine.now(scope), engine.settings.slots)
     return [line for line in lines if not line.is_private]
 
 

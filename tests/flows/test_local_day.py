@@ -60,6 +60,21 @@ def test_yesterday_in_a_question_is_the_users(home: Path, setting: str, offset: 
             assert sorted(item.record.search_text() for item in found if "date +0.40" in item.why) == expected
 
 
+@pytest.mark.parametrize("setting, belief", [("Pacific/Auckland", ""), ("", "Pacific/Auckland")])
+def test_days_of_beliefs_are_the_users(home: Path, setting: str, belief: str) -> None:
+    with open_memory(home, clock=ManualClock(LATE + timedelta(days=1)), time_zone=setting) as memory:
+        if belief:
+            memory.learn_fact(f"The time zone is {belief}", slot="time_zone", value=belief)
+        memory.learn_fact("The user lives in Turku", slot="home", value="Turku", valid_from=LATE)
+        memory.learn_fact(
+            "The user works at Acme", slot="employer", value="Acme", valid_from=LATE.replace(hour=0, minute=0)
+        )
+        memory.consolidate("synopsis")
+        for text in (memory.context("Turku Acme").text, str(memory.synopsis())):
+            assert "Turku (since 4 Feb 2026)" in text
+            assert "Acme (since 3 Feb 2026)" in text
+
+
 @pytest.fixture(params=STACKS)
 def options(request: pytest.FixtureRequest) -> dict[str, Any]:
     return stack_options(request)

@@ -9,12 +9,14 @@ from datetime import datetime, timedelta
 
 from agentmem.beliefs.slots import Slot, builtin_slots
 from agentmem.core.clock import add_time
+from agentmem.core.local_time import LocalTime
 from agentmem.core.record import Key
 from agentmem.core.records import Fact
 from agentmem.engine.engine import Engine
 from agentmem.memory.context import MemoryContext
 from agentmem.memory.semantic.belief_lines import BeliefLine, build_belief_lines
 from agentmem.memory.semantic.belief_view import BeliefView, SlotBeliefs
+from agentmem.memory.user_zone import find_user_zone
 
 DIGESTS_KEY = "belief digests"  # in the process
 MAX_DIGESTS = 256  # scopes that are kept, those used last
@@ -60,8 +62,9 @@ class BeliefDigests:
         known = self._kept.get(place)
         if known is None or not known.holds(seq, now):
             states = await BeliefView(context).beliefs()
-            lines = build_belief_lines(states, now, slots)
             facts = [fact for state in states for fact in state.facts()]
+            local = LocalTime(context.engine.zone, find_user_zone(facts, now))
+            lines = build_belief_lines([state.relocate(local) for state in states], now, slots)
             digest = BeliefDigest(
                 lines, frozenset(fact.key for fact in facts), frozenset(_list_instruction_turns(states, slots))
             )

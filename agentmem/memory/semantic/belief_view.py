@@ -11,6 +11,7 @@ from agentmem.beliefs.belief import Belief, BeliefSet
 from agentmem.beliefs.slots import NamedSlot, Slot, find_slot
 from agentmem.core.arguments import check_arguments
 from agentmem.core.clock import to_utc
+from agentmem.core.local_time import LocalTime
 from agentmem.core.record import Record, Status
 from agentmem.core.records import SLOT_KEY_PREFIX, Fact
 from agentmem.core.truth_maintenance import find_stale
@@ -24,6 +25,8 @@ from agentmem.text.plain_line import to_plain_line
 
 Premises = tuple[frozenset[str], bool]
 """The slots that a belief was said to rest on, and whether one of these premises fell."""
+
+STANDING_NAMES = ("current", "planned", "former", "stale", "guesses", "denied")
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,11 +50,15 @@ class SlotBeliefs:
         """The facts of all standings."""
         return (*self.current, *self.planned, *self.former, *self.stale, *self.guesses, *self.denied)
 
+    def relocate(self, local: LocalTime) -> SlotBeliefs:
+        """The same with the facts' moments in their zone, for texts that tell days."""
+        parts = (tuple(map(local.relocate, getattr(self, name))) for name in STANDING_NAMES)
+        return SlotBeliefs(self.subject, self.slot, *parts)
+
     def to_dict(self) -> dict[str, Any]:
         """Subject and slot, and under each standing the values with their facts' ids, times and sources."""
         return {"subject": self.subject, "slot": self.slot} | {
-            name: [_describe(fact) for fact in getattr(self, name)]
-            for name in ("current", "planned", "former", "stale", "guesses", "denied")
+            name: [_describe(fact) for fact in getattr(self, name)] for name in STANDING_NAMES
         }
 
     def __str__(self) -> str:
