@@ -165,6 +165,8 @@ async def play_stories(home: Path, stories: Sequence[NowStory], *, consolidate: 
             await own.flush()
             answers["before"].append(await _ask(own, story))
             if consolidate:
+                while any(report.pending for report in await own.consolidate("consolidate")):
+                    pass  # a call reads some of the conversations
                 await own.consolidate()
                 await own.flush()
                 answers.setdefault("after", []).append(await _ask(own, story))
