@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from datetime import UTC, datetime
 
 import pytest
@@ -348,3 +349,9 @@ def test_a_fragment_after_a_question_about_somebody_is_about_them() -> None:
 
 def test_im_in_a_german_sentence_is_not_i_am() -> None:
     assert read("ich wohne in Graz, im Lend, seit vier Jahren") == ["user.home=Graz"]
+
+
+@pytest.mark.parametrize("language", LANGUAGES)
+def test_every_word_for_somebody_is_a_plain_word(language: str) -> None:
+    """Phrases look their slot up by the word as it was said."""
+    assert [noun for noun in load_frames(language).nouns if not re.fullmatch(r"[\w' .-]+", noun)] == []
