@@ -24,7 +24,9 @@ from agentmem.memory.announcements import announce
 from agentmem.memory.context import Diff, ErasureReceipt, ForgetReceipt, MemoryContext
 from agentmem.memory.episodic import EpisodicMemory
 from agentmem.memory.read_audit import audit_read
+from agentmem.memory.semantic.belief_digest import read_standings
 from agentmem.memory.semantic.belief_view import SlotBeliefs
+from agentmem.memory.semantic.standing import Standing, Standings
 from agentmem.recall.audit import AuditView, RecallAudit
 from agentmem.recall.bundle import MemoryBundle
 from agentmem.recall.context import Context, gather_sources
@@ -409,7 +411,7 @@ class AsyncAgentMemory:
         scope = self._context.scope
         trail = await RecallAudit.begin(engine, scope, "retrieve", request)
         try:
-            bundle = await layer.recall(request, scope, engine.notices)
+            bundle = await layer.recall(request, scope, engine.notices, await self._read_standings(request))
         except AgentMemError as error:
             await trail.write_row(None, error=type(error).__name__)
             raise
@@ -441,12 +443,24 @@ class AsyncAgentMemory:
         engine, layer = self._opening.get()
         scope, others = self._context.scope, partial(gather_sources, replace(self._context, is_facade=False), query)
         trail = await RecallAudit.begin(engine, scope, "context", request)
-        packed = await layer.context(request, scope, max_tokens, counter, engine.notices, others, with_ids=ids)
+        standings = await self._read_standings(request)
+        packed = await layer.context(
+            request, scope, max_tokens, counter, engine.notices, others, with_ids=ids, standings=standings
+        )
         if reinforce and (notice := await trail.reinforce(packed.fitting, packed.shown, packed.values)):
             packed.notices = (*packed.notices, notice)
         shown = [*(record.id for record in packed.shown), *(key[1] for key, _ in packed.values)]
         await trail.write_row(None, shown=shown)
         return packed
+
+    async def find_standing(self, record: Record) -> Standing:
+        """How what a record says stands now by what is believed: whether it holds, and if not, since when."""
+        standings = await read_standings(replace(self._context, is_facade=False))
+        return standings.find(record, await self._opening.get()[0].now(self._context.scope))
+
+    async def _read_standings(self, request: RecallRequest) -> Standings:
+        known = replace(self._context, scope=self._context.scope.with_channels(request.channels), is_facade=False)
+        return await read_standings(known, request.as_of, request.known_at)
 
     @audit_read
     async def synopsis(self, *, max_tokens: int | None = None, counter: TokenCounter | None = None) -> Synopsis:

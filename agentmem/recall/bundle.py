@@ -17,6 +17,7 @@ from agentmem.core.truth_maintenance import find_unreplaced_stale
 from agentmem.memory.semantic.belief_digest import BeliefDigest
 from agentmem.memory.semantic.belief_lines import build_belief_lines
 from agentmem.memory.semantic.belief_view import group_by_slot
+from agentmem.memory.semantic.standing import CURRENT, Standing, Standings
 from agentmem.recall.context import DEFAULT_CONTEXT_TOKENS, ContextSources, pack
 from agentmem.recall.notebook import render_html
 from agentmem.recall.receipt import Receipt, ThreadLead
@@ -72,11 +73,14 @@ async def _read_synopsis(context: SearchContext, options: SynopsisOptions) -> Sy
 
 @dataclass(frozen=True, slots=True)
 class ScoredRecord:
-    """One place of the ranking over all kinds: `why` names what spoke for the record."""
+    """One place of the ranking over all kinds: `why` names what spoke for the record, `standing` tells whether what it
+    says holds.
+    """
 
     score: float
     why: str
     record: Record
+    standing: Standing = CURRENT
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -101,6 +105,7 @@ class MemoryBundle:
     items: tuple[ScoredRecord, ...] = ()
     receipt: Receipt
     relevant: bool = True
+    standings: Standings = field(default_factory=Standings, repr=False)
 
     def __len__(self) -> int:
         """How many places the ranking over all kinds has."""
@@ -112,7 +117,9 @@ class MemoryBundle:
 
     def to_dict(self) -> dict[str, Any]:
         """All of it as plain values, ready for JSON; of the receipt its id."""
-        out = {each.name: to_jsonable(getattr(self, each.name)) for each in fields(self) if each.name != "receipt"}
+        names = [each.name for each in fields(self) if each.name not in ("receipt", "standings", "items")]
+        out = {name: to_jsonable(getattr(self, name)) for name in names}
+        out["items"] = [{**to_jsonable(item), "standing": str(item.standing)} for item in self.items]
         return {**out, "receipt": self.receipt.id}
 
     def _repr_html_(self) -> str:
@@ -143,6 +150,7 @@ class MemoryBundle:
             counter=counter,
             sources=beside,
             with_ids=ids,
+            standings=self.standings,
         ).text
 
     def __str__(self) -> str:
@@ -159,6 +167,7 @@ class DeliveredRecords:
     scores: Sequence[float]
     thread_leads: tuple[ThreadLead, ...]
     user_context: Mapping[str, Any]
+    standings: Standings = field(default_factory=Standings)
 
     def records(self) -> list[Record]:
         """Everything delivered, each record once."""
@@ -187,11 +196,12 @@ class DeliveredRecords:
             thread_leads=self.thread_leads,
             notices=(*receipt.notices, *_unknown_notices(self.records_by_kind.get("Fact", ()))),
             items=tuple(
-                ScoredRecord(score, receipt.pool.explain(record.key), record)
+                ScoredRecord(score, receipt.pool.explain(record.key), record, self.standings.find(record, receipt.at))
                 for record, score in zip(self.items, self.scores, strict=True)
             ),
             receipt=receipt,
             relevant=receipt.relevant,
+            standings=self.standings,
         )
 
     def _select_type(self, cls: type[R]) -> tuple[R, ...]:

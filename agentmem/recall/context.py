@@ -24,6 +24,7 @@ from agentmem.core.truth_maintenance import find_unreplaced_stale
 from agentmem.errors import InvalidRecord
 from agentmem.memory.context import MemoryContext
 from agentmem.memory.semantic.belief_digest import BeliefDigest, get_belief_digests
+from agentmem.memory.semantic.standing import Standings
 from agentmem.memory.user_zone import read_local_time
 from agentmem.recall.context_builder import ContextBuilder, ContextLine, ContextPart
 from agentmem.recall.notebook import render_html
@@ -207,6 +208,7 @@ def pack(
     section_shares: ContextOptions | None = None,
     history_chars: int = 0,
     with_ids: bool = False,
+    standings: Standings | None = None,
 ) -> Context:
     """Text of at most `max_tokens` tokens with the records that come first in `order`, between markers.
 
@@ -217,13 +219,14 @@ def pack(
     `instructions_share` of the budget, and so does what stands in `sources`, each part in its room. Nothing is said
     twice. `questions` are the turns that short replies answer, by the key of the reply. `query` decides which private
     beliefs are asked for. `moment` is what the opening marker tells. `history_chars` is the number of characters of all
-    turns. Empty when there is nothing to say, or no room for a line. Raises InvalidRecord when `max_tokens` is below 1.
+    turns. `standings` mark what does not simply hold. Empty when there is nothing to say, or no room for a line. Raises
+    InvalidRecord when `max_tokens` is below 1.
     """
     if max_tokens < 1:
         raise InvalidRecord(f"max_tokens must be at least 1, got {max_tokens}", field="max_tokens")
     as_of = (sources or ContextSources()).local.localize(moment).date().isoformat() if moment else ""
     page = ContextBuilder(max_tokens * CHARS_PER_TOKEN if counter is None else max_tokens, counter, as_of)
-    packing = _Packing(page, order, query, sources or ContextSources(), questions or {}, with_ids)
+    packing = _Packing(page, order, query, sources or ContextSources(), questions or {}, with_ids, moment, standings)
     shares = section_shares or ContextOptions()
     packing.add_standing(standing_instructions, instructions_share, profile or {}, shares)
     packing.add_ranked(order[:RECORDS_BEFORE_OUTPUTS], knowledge_share)
@@ -265,6 +268,8 @@ class _Packing:
     sources: ContextSources
     questions: Mapping[Key, Turn]
     with_ids: bool
+    moment: datetime | None
+    standings: Standings | None
     knowledge_used: int = 0  # of the budget, by ranked records that are no turns
     ranked_count: int = 0
     miss_count: int = 0
@@ -385,13 +390,20 @@ class _Packing:
         moment = turn.timestamp or turn.recorded_at or _EARLIEST
         group = (moment.date().isoformat(), turn.channel, turn.conversation_id)
         heading = render_turn_heading(turn, with_id=self.with_ids)
-        text = render_turn(turn, with_id=self.with_ids)
+        text = render_turn(turn, with_id=self.with_ids) + self._mark(turn)
         return ContextLine("turns", text, (group, turn.index, moment, turn.id), (turn.key,), heading)
 
     def _build_line(self, record: Record, position: int) -> ContextLine:
         record = self.sources.local.relocate(record)
         text = render_record(record, is_unknown=record.id in self._unsure, with_id=self.with_ids)
-        return ContextLine(_find_section(record), text, (3, position), (record.key,))
+        return ContextLine(_find_section(record), text + self._mark(record), (3, position), (record.key,))
+
+    def _mark(self, record: Record) -> str:
+        """What a belief says against a record, in brackets."""
+        if self.standings is None or self.moment is None:
+            return ""
+        standing = self.standings.find(record, self.moment)
+        return f" [{standing}]" if standing.is_marked else ""
 
 
 def _find_section(record: Record) -> str:

@@ -20,9 +20,11 @@ from agentmem.core.records import Turn
 from agentmem.core.scope import Scope
 from agentmem.errors import InvalidRecord
 from agentmem.memory.semantic.belief_digest import BeliefDigest
+from agentmem.memory.semantic.standing import Standings
 from agentmem.models.protocols import Reranker, TokenVectors
 from agentmem.recall.bundle import DeliveredRecords, MemoryBundle, read_profile, read_user_context
 from agentmem.recall.cache import RankingCache
+from agentmem.recall.chronology import order_by_time
 from agentmem.recall.context import DEFAULT_CONTEXT_TOKENS, Context, ContextSources, pack, read_standing_instructions
 from agentmem.recall.evidence import find_fitting
 from agentmem.recall.executor import Deadline, RecallMetrics, build_notices, run_techniques
@@ -65,6 +67,7 @@ MAX_THREAD_LEADS = 3
 MAX_REPLY_WORDS = 8  # words of a turn that may need the question before it
 FREE_WORDS = 35  # words of a turn that cost nothing in a context: some 200 characters
 DEFAULT_DECAY: DecayPolicy = DecayOptions()
+NOTHING_BELIEVED = Standings()
 NO_ORDINALS: Ints = np.zeros(0, dtype=np.int64)
 
 
@@ -121,15 +124,22 @@ class RecallLayer:
         self.cache.drop_user(user_id)
         self.llm.clear()
 
-    async def recall(self, request: RecallRequest, scope: Scope, notices: Sequence[str] = ()) -> MemoryBundle:
-        """The bundle for a request; `notices` come first among its own.
+    async def recall(
+        self,
+        request: RecallRequest,
+        scope: Scope,
+        notices: Sequence[str] = (),
+        standings: Standings = NOTHING_BELIEVED,
+    ) -> MemoryBundle:
+        """The bundle for a request; `notices` come first among its own. `standings` tell what is believed.
 
         A technique that fails or is late costs a notice and a line in the receipt. When all of them failed, the first
         failure is raised. Raises RateLimited when the user asks too often.
         """
         self.rate_limiter.acquire(scope.user_id)
         watch = Stopwatch(self.source.clock)
-        ranking = await self._rank(request, scope, max(2 * request.top_k, self.options.ranking.pool), notices)
+        pool = max(2 * request.top_k, self.options.ranking.pool)
+        ranking = await self._rank(request, scope, pool, notices, standings)
         selection, context = ranking.selection, ranking.context
         top = {kind: ordinals[: request.top_k] for kind, ordinals in selection.ordinals_by_kind.items()}
         items = selection.items[np.isin(selection.items, np.concatenate([*top.values(), NO_ORDINALS]))][: request.top_k]
@@ -142,6 +152,7 @@ class RecallLayer:
             scores,
             _find_thread_leads(ranking),
             await self._read_user_context(context),
+            standings,
         )
         receipt = await self._build_receipt(ranking, delivery, watch)
         self.metrics.add_recall(receipt.trace, relevant=receipt.relevant)
@@ -157,6 +168,7 @@ class RecallLayer:
         gather_sources: Callable[[ContextOptions], Awaitable[ContextSources]] | None = None,
         *,
         with_ids: bool = False,
+        standings: Standings = NOTHING_BELIEVED,
     ) -> Context:
         """What matters, as much as fits into `max_tokens`, ready for a prompt: knowledge, then turns in time order.
 
@@ -168,7 +180,7 @@ class RecallLayer:
         pool = min(max(self.options.ranking.pool, max_tokens // 8), MAX_CONTEXT_CANDIDATES)
         options = self.options.context
         ranking, others = await asyncio.gather(
-            self._rank(request, scope, pool, notices),
+            self._rank(request, scope, pool, notices, standings),
             _no_sources() if gather_sources is None else gather_sources(options),
         )
         self.metrics.add_recall(ranking.trace, relevant=ranking.relevant)
@@ -195,6 +207,7 @@ class RecallLayer:
             candidates=_candidate_keys(ranking),
             history_chars=_estimate_history_chars(context, records),
             with_ids=with_ids,
+            standings=standings,
         )
         held = {record.key: record for record in records.values()}
         packed.shown = tuple(held[key] for key in packed.records if key in held)
@@ -211,24 +224,28 @@ class RecallLayer:
         if said.candidate is not None:
             return said
         ranking = await self._rank(
-            receipt.request, receipt.scope, MAX_CONTEXT_CANDIDATES, (), (receipt.seq, receipt.at)
+            receipt.request, receipt.scope, MAX_CONTEXT_CANDIDATES, (), replay_at=(receipt.seq, receipt.at)
         )
         return explain_exclusion(ranking.query, ranking.context, ranking.selection, record_id)
 
-    async def replay(self, receipt: Receipt) -> MemoryBundle:
-        """The bundle that a recall delivered, from its receipt, with the records as they were then."""
+    async def replay(self, receipt: Receipt, standings: Standings = NOTHING_BELIEVED) -> MemoryBundle:
+        """The bundle that a recall delivered, from its receipt, with the records as they were then.
+
+        `standings` tell what was believed then.
+        """
         context = (await self._open_search_context(receipt.request, receipt.scope, (receipt.seq, receipt.at))).context
         ordinals = {key: context.columns.ordinals_by_key.get(key, -1) for key in (*receipt.delivered, *receipt.items)}
-        known = {ordinal: key for key, ordinal in ordinals.items() if ordinal >= 0}
-        read = {ordinals[record.key]: record for record in await context.read(list(known))}
-        found = {known[ordinal]: record for ordinal, record in (await annotate_stale(read, context)).items()}
+        keys = {ordinal: key for key, ordinal in ordinals.items() if ordinal >= 0}
+        read = {ordinals[record.key]: record for record in await context.read(list(keys))}
+        found = {keys[ordinal]: record for ordinal, record in (await annotate_stale(read, context)).items()}
         kinds: dict[str, list[Record]] = {}
         for key in receipt.delivered:
             if key in found:
                 kinds.setdefault(key[0], []).append(found[key])
         items = [(found[key], score) for key, score in receipt.items.items() if key in found]
         records, scores = [record for record, _ in items], [score for _, score in items]
-        delivery = DeliveredRecords(kinds, records, scores, receipt.leads, await self._read_user_context(context))
+        known = await self._read_user_context(context)
+        delivery = DeliveredRecords(kinds, records, scores, receipt.leads, known, standings)
         return delivery.to_bundle(receipt)
 
     async def _read_user_context(self, context: SearchContext) -> dict[str, Any]:
@@ -254,6 +271,7 @@ class RecallLayer:
         scope: Scope,
         pool: int,
         notices: Sequence[str],
+        standings: Standings = NOTHING_BELIEVED,
         replay_at: tuple[int, datetime] | None = None,
     ) -> RankedRecall:
         """Everything up to the places; `replay_at` is a journal position and moment to repeat a recall at."""
@@ -279,8 +297,9 @@ class RecallLayer:
             trace = (*trace, line)
         said += build_notices(trace)
         now = self.source.clock.now() if replay_at is None else replay_at[1]
-        standing = EvaluationTime(now, self.decay, request.min_confidence)
-        selection = await select(fusion, short, context, self.options.ranking, standing, request.top_k)
+        evaluation = EvaluationTime(now, self.decay, request.min_confidence)
+        selection = await select(fusion, short, context, self.options.ranking, evaluation, request.top_k)
+        selection = await order_by_time(selection, fusion, query, context, standings)
         return RankedRecall(query, context, fusion, selection, trace, tuple(said), about)
 
     def _fuse(

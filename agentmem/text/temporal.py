@@ -40,15 +40,32 @@ _MONTHS = (
 _MONTH_NUMBERS = {name: n for n, name in enumerate(_MONTHS, 1)} | {name[:3]: n for n, name in enumerate(_MONTHS, 1)}
 _MONTH_NUMBERS["sept"] = 9
 _UNAMBIGUOUS_MONTHS = frozenset(_MONTHS) - {"march", "may"}
+# German, Spanish, French and Portuguese; they count only beside a day, a year or a word like "im".
+_OTHER_MONTHS = (
+    "januar enero janvier janeiro",
+    "februar febrero f\u00e9vrier fevereiro",
+    "m\u00e4rz marzo mars mar\u00e7o",
+    "abril avril",
+    "mai mayo maio",
+    "juni junio juin junho",
+    "juli julio juillet julho",
+    "agosto ao\u00fbt",
+    "septiembre septembre setembro",
+    "oktober octubre octobre outubro",
+    "noviembre novembre novembro",
+    "dezember diciembre d\u00e9cembre dezembro",
+)
+_MONTH_NUMBERS |= {name: number for number, line in enumerate(_OTHER_MONTHS, 1) for name in line.split()}
 
 _DAY = r"(?:3[01]|[12]\d|0?[1-9])(?:st|nd|rd|th)?(?!\w)"
 _YEAR = re.compile(r"(?<![\w.,$€£])(?:19|20)\d\d(?![\w%]|[.,]\d)")
 _ISO_DATE = re.compile(r"(?<![\w-])((?:19|20)\d\d)[-/](0?[1-9]|1[0-2])(?:[-/](3[01]|[12]\d|0?[1-9]))?(?=t\d|[^\w-]|$)")
 _NUMERIC_DATE = re.compile(r"(?<![\w/.])(\d{1,2})([/.])(\d{1,2})\2((?:19|20)?\d\d)(?![\w/])")
 _MONTH_MENTION = re.compile(
-    rf"(?P<before>(?<!\w)(?P<day>{_DAY})\s(?:of\s)?|\b(?:in|of|on|during|early|late|mid|since|until|till|last|next)\s)?"
-    rf"\b(?P<name>{'|'.join(_MONTHS)}|jan|feb|mar|apr|jun|jul|aug|sept|sep|oct|nov|dec)\b\.?"
-    rf"(?P<after>\s(?P<day_after>{_DAY})|,?\s\d)?"
+    rf"(?P<before>(?<!\w)(?P<day>{_DAY})\.?\s(?:(?:of|de)\s)?"
+    r"|\b(?:in|of|on|during|early|late|mid|since|until|till|last|next|im|en|em|seit|desde|depuis)\s)?"
+    rf"\b(?P<name>{'|'.join(sorted(_MONTH_NUMBERS, key=len, reverse=True))})\b\.?"
+    rf"(?P<after>\s(?P<day_after>{_DAY})|,?\s(?:de\s)?\d)?"
 )
 
 _DateRange = tuple[date, date]

@@ -140,6 +140,7 @@ def without(memory: AsyncAgentMemory, error: Exception) -> Any:
         is_deterministic=True,
         cache_stats=open_now.cache_stats,
         read_columns=open_now.read_columns,
+        zone=open_now.zone,
         wait_for_own_writes=open_now.wait_for_own_writes,
     )
 

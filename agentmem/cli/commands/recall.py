@@ -76,7 +76,8 @@ def _render_bundle(bundle: MemoryBundle, why: bool) -> str:
     lines = []
     for rank, item in enumerate(bundle.items, start=1):
         label = f"{item.record.kind.lower()} {item.record.id}"
-        lines.append(f"{bold(f'{rank:>2}.')} {render_record(item.record)}")
+        mark = f" [{item.standing}]" if item.standing.is_marked else ""
+        lines.append(f"{bold(f'{rank:>2}.')} {render_record(item.record)}{neutralize(mark)}")
         lines.append(dim(f"    {item.score:.3f}  {label}" + (f"  {item.why}" if why and item.why else "")))
     return "\n".join(lines)
 

@@ -9,16 +9,21 @@ from datetime import datetime, timedelta
 
 from agentmem.beliefs.slots import Slot, builtin_slots
 from agentmem.core.clock import add_time
+from agentmem.core.columns import RecordColumns
 from agentmem.core.local_time import LocalTime
-from agentmem.core.record import Key
+from agentmem.core.record import Key, Status
 from agentmem.core.records import Fact
 from agentmem.engine.engine import Engine
 from agentmem.memory.context import MemoryContext
 from agentmem.memory.semantic.belief_lines import BeliefLine, build_belief_lines
 from agentmem.memory.semantic.belief_view import BeliefView, SlotBeliefs
+from agentmem.memory.semantic.standing import Standings, build_standings
 from agentmem.memory.user_zone import find_user_zone
+from agentmem.stores.values import Where
 
 DIGESTS_KEY = "belief digests"  # in the process
+FactsSeen = tuple[int, int]
+MAX_RETIRED = 1_000  # beliefs that are read beside what holds
 MAX_DIGESTS = 256  # scopes that are kept, those used last
 EVENT_LENGTH = timedelta(days=1)  # after its beginning the day of an event is over
 
@@ -33,19 +38,31 @@ class BeliefDigest:
     lines: Sequence[BeliefLine] = ()
     keys: frozenset[Key] = frozenset()
     instruction_turn_ids: frozenset[str] = frozenset()
+    standings: Standings = field(default_factory=Standings)
 
 
 @dataclass(frozen=True, slots=True)
 class _KeptDigest:
-    """A digest, the journal position it was made at, and the time in which no belief begins or ends."""
+    """A digest, the journal position it was made at, the facts behind it, and the time in which no belief begins or
+    ends.
+    """
 
     digest: BeliefDigest
     seq: int
+    facts: FactsSeen
     start: datetime
     end: datetime | None
 
-    def holds(self, seq: int, moment: datetime) -> bool:
-        return self.seq == seq and self.start <= moment and (self.end is None or moment < self.end)
+    def holds(self, columns: RecordColumns, moment: datetime) -> bool:
+        """Whether nothing that it rests on changed since; turns alone change no belief."""
+        is_same = self.seq == columns.seq or self.facts == _see_facts(columns)
+        return is_same and self.start <= moment and (self.end is None or moment < self.end)
+
+
+def _see_facts(columns: RecordColumns) -> FactsSeen:
+    """How many facts there are, and the journal position of the newest."""
+    facts = columns.kind == columns.kinds.find_code("Fact")
+    return int(facts.sum()), int(columns.seqs[facts].max(initial=0))
 
 
 @dataclass
@@ -58,18 +75,21 @@ class BeliefDigests:
         """What is believed now in the channels that a scope may read; empty where nothing is."""
         scope, slots = context.scope, context.engine.settings.slots
         place = (scope.user_id, tuple(scope.readable_channels()))
-        seq, now = (await context.engine.read_columns(scope)).seq, await context.engine.now(scope)
+        columns, now = await context.engine.read_columns(scope), await context.engine.now(scope)
         known = self._kept.get(place)
-        if known is None or not known.holds(seq, now):
+        if known is None or not known.holds(columns, now):
             states = await BeliefView(context).beliefs()
             facts = [fact for state in states for fact in state.facts()]
             local = LocalTime(context.engine.zone, find_user_zone(facts, now))
             lines = build_belief_lines([state.relocate(local) for state in states], now, slots)
             digest = BeliefDigest(
-                lines, frozenset(fact.key for fact in facts), frozenset(_list_instruction_turns(states, slots))
+                lines,
+                frozenset(fact.key for fact in facts),
+                frozenset(_list_instruction_turns(states, slots)),
+                build_standings(states, await _read_retired(context), slots),
             )
             end = min((each for each in _list_boundaries(facts) if each > now), default=None)
-            known = _KeptDigest(digest, seq, now, end)
+            known = _KeptDigest(digest, columns.seq, _see_facts(columns), now, end)
             self._kept[place] = known
         self._kept.move_to_end(place)
         while len(self._kept) > MAX_DIGESTS:
@@ -80,6 +100,24 @@ class BeliefDigests:
         """Forget what a user believes."""
         for place in [place for place in self._kept if place[0] == user_id]:
             del self._kept[place]
+
+
+async def read_standings(
+    context: MemoryContext, as_of: datetime | None = None, known_at: datetime | None = None
+) -> Standings:
+    """How records stand now, or at a moment of the world and by what was known at a moment of the record."""
+    if as_of is None and known_at is None:
+        return (await get_belief_digests(context.engine).read(context)).standings
+    states = await BeliefView(context).beliefs(as_of=as_of, known_at=known_at)
+    retired = [] if known_at else await _read_retired(context)
+    return build_standings(states, retired, context.engine.settings.slots)
+
+
+async def _read_retired(context: MemoryContext) -> list[Fact]:
+    """The beliefs that turned out wrong, and the plans that were given up; the newest of many."""
+    where = Where(kinds=("Fact",), channels=context.scope.readable_channels(), status=(Status.SUPERSEDED,))
+    found = await context.engine.log.find(context.scope, where, descending=True, limit=MAX_RETIRED)
+    return [fact for fact in found if isinstance(fact, Fact) and fact.slot and fact.superseded_at is not None]
 
 
 def get_belief_digests(engine: Engine) -> BeliefDigests:

@@ -61,7 +61,7 @@ def build_belief_lines(
     people: dict[str, list[tuple[SlotBeliefs, NamedSlot]]] = {}
     lines: list[BeliefLine] = []
     for state in states:
-        slot = _find_slot(state.slot, slots)
+        slot = find_named_slot(state.slot, slots)
         lines += _build_planned_lines(state, slot)
         if state.subject == USER_SUBJECT and not _is_of_thing(slot):
             lines += _build_user_lines(state, slot, moment)
@@ -73,10 +73,11 @@ def build_belief_lines(
     return sorted(lines, key=lambda line: line.place)
 
 
-def _find_slot(name: str, slots: Mapping[str, Slot] | None) -> NamedSlot:
+def find_named_slot(name: str, slots: Mapping[str, Slot] | None) -> NamedSlot:
+    """The slot of this name; one that an application took away holds one value."""
     try:
         return find_slot(name, slots)
-    except InvalidRecord:  # one that an application took away
+    except InvalidRecord:
         return NamedSlot(name=name)
 
 

@@ -59,7 +59,7 @@ def build_record_uri(record_id: str) -> str:
 async def search(memory: AsyncAgentMemory, given: SearchQuery) -> SearchHits:
     """Recall, as titles."""
     found = await memory.remember(given.query, top_k=MAX_RESULTS)
-    described = [describe_record(item.record) for item in found.items]
+    described = [describe_record(item.record, item.standing) for item in found.items]
     return SearchHits(
         results=[SearchHit(id=each.id, title=_title(each), url=build_record_uri(each.id)) for each in described]
     )
@@ -67,7 +67,8 @@ async def search(memory: AsyncAgentMemory, given: SearchQuery) -> SearchHits:
 
 async def fetch(memory: AsyncAgentMemory, given: FetchId) -> Document:
     """One record."""
-    found = describe_record(await memory.get_record(given.id))
+    record = await memory.get_record(given.id)
+    found = describe_record(record, await memory.find_standing(record))
     return Document(
         id=found.id,
         title=_title(found),

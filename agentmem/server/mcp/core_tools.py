@@ -37,7 +37,7 @@ class SearchResult(BaseModel):
 async def search_memory(memory: AsyncAgentMemory, given: SearchArguments) -> SearchResult:
     """Recall, with what spoke for each record."""
     found = await memory.remember(given.query, top_k=given.limit, as_of=given.as_of)
-    results = [describe_record(item.record, item.why) for item in found.items]
+    results = [describe_record(item.record, item.standing, item.why) for item in found.items]
     unfit = [] if found.relevant or not results else ["Nothing fits well; these are merely the nearest."]
     return SearchResult(results=results, notices=[*found.notices, *unfit])
 
@@ -98,9 +98,10 @@ async def learn_fact(memory: AsyncAgentMemory, given: LearnArguments) -> FoundRe
     """A claim, or what takes the place of one."""
     when: dict[str, Any] = {} if given.valid_from is None else {"valid_from": given.valid_from}
     if given.replaces is None:
-        return describe_record(await memory.learn_fact(given.claim, **when))
+        fact = await memory.learn_fact(given.claim, **when)
+        return describe_record(fact, await memory.find_standing(fact))
     fact = await memory.semantic.supersede_fact(given.replaces, given.claim, is_correction=given.was_wrong, **when)
-    return describe_record(fact)
+    return describe_record(fact, await memory.find_standing(fact))
 
 
 class ForgetArguments(Arguments):

@@ -7,8 +7,9 @@ from datetime import datetime
 
 from pydantic import BaseModel, Field
 
-from agentmem.core.record import Record, Status
-from agentmem.core.records import Fact, Goal, Turn
+from agentmem.core.record import Record
+from agentmem.core.records import Turn
+from agentmem.memory.semantic.standing import CURRENT, STANDING_HELP, Standing
 from agentmem.text.plain_line import to_plain_line, to_plain_name
 
 MAX_TEXT_CHARS = 2000  # of one record in a result
@@ -33,12 +34,12 @@ class FoundRecord(BaseModel):
     kind: str
     text: str
     when: str = Field("", description="When it was said or became true.")
-    standing: str = Field("current", description="current, uncertain, ended, withdrawn, or a goal's status.")
+    standing: str = Field("current", description=STANDING_HELP)
     why: str = Field("", description="Why it was found; empty when little speaks for it.")
 
 
-def describe_record(record: Record, why: str = "") -> FoundRecord:
-    """A record of any kind, its text on one line that no stored text can leave."""
+def describe_record(record: Record, standing: Standing = CURRENT, why: str = "") -> FoundRecord:
+    """A record of any kind and how it stands, its text on one line that no stored text can leave."""
     text = to_plain_line(record.search_text())
     if isinstance(record, Turn):
         text = f"{to_plain_name(record.speaker or '', record.role)}: {text}"
@@ -48,7 +49,7 @@ def describe_record(record: Record, why: str = "") -> FoundRecord:
         kind=record.kind.lower(),
         text=text if len(text) <= MAX_TEXT_CHARS else f"{text[: MAX_TEXT_CHARS - 1]}…",
         when="" if begun is None else _format_day(begun),
-        standing=describe_standing(record),
+        standing=str(standing),
         why=_describe_why(why),
     )
 
@@ -57,19 +58,6 @@ def _describe_why(why: str) -> str:
     """The lists that a record is in, or got a bonus from, in words."""
     names = re.findall(r"(\w+) [#+]", why)
     return ", ".join(dict.fromkeys(REASONS[name] for name in names if name in REASONS))
-
-
-def describe_standing(record: Record) -> str:
-    """How a record stands now: current, uncertain, ended, withdrawn, or the status of a goal."""
-    if isinstance(record, Goal):
-        return record.goal_status
-    if isinstance(record, Fact) and record.valid_to is not None:
-        return f"ends or ended {_format_day(record.valid_to)}"
-    if record.superseded_at is not None or record.status in (Status.SUPERSEDED, Status.FORGOTTEN):
-        return "withdrawn"
-    if isinstance(record, Fact) and record.stale_since is not None:
-        return f"uncertain since {_format_day(record.stale_since)}"
-    return "current"
 
 
 def _format_day(moment: datetime) -> str:

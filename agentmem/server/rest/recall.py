@@ -8,10 +8,10 @@ from fastapi import APIRouter, Query, Request
 from pydantic import BaseModel, Field
 
 from agentmem.core.jsonable import to_jsonable
+from agentmem.memory.semantic.standing import STANDING_HELP
 from agentmem.recall.bundle import MemoryBundle
 from agentmem.recall.context import DEFAULT_CONTEXT_TOKENS
 from agentmem.server.auth import Reader, ViewFields, ViewQuery, open_view
-from agentmem.server.mcp.records import describe_standing
 from agentmem.server.rest.fields import Moment
 from agentmem.server.rest.shapes import AnyRecord, ReceiptObject, UserContextObject
 
@@ -41,7 +41,8 @@ class RecallItem(BaseModel):
 
     score: float
     why: str
-    standing: str = Field(description="current, uncertain, ended, withdrawn, or a goal's status.")
+    standing: str = Field(description=STANDING_HELP)
+    standing_by: str | None = Field(None, description="The turn that said so, for what is outdated.")
     record: AnyRecord
 
 
@@ -105,7 +106,8 @@ def build_recall_answer(bundle: MemoryBundle) -> RecallAnswer:
         RecallItem(
             score=item.score,
             why=item.why,
-            standing=describe_standing(item.record),
+            standing=str(item.standing),
+            standing_by=item.standing.by or None,
             record=to_jsonable(item.record),
         )
         for item in bundle.items

@@ -1,0 +1,183 @@
+"""How records stand by what is believed: whose claim is outdated, planned, or not known any more."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import datetime
+
+from agentmem.beliefs.slots import NamedSlot, Slot
+from agentmem.beliefs.values import is_same_value
+from agentmem.core.record import Record, Status
+from agentmem.core.records import Fact, Goal, Turn
+from agentmem.memory.semantic.belief_lines import find_named_slot, label_slot
+from agentmem.memory.semantic.belief_view import SlotBeliefs
+from agentmem.text.plain_line import to_plain_line
+from agentmem.text.tokenizer import tokenize
+
+STANDING_HELP = (
+    "current, outdated since, planned for, not known any more, uncertain, ends, withdrawn, or a goal's status."
+)
+_MARKS = {"outdated": "outdated since", "planned": "planned for", "unknown": "not known any more since"}
+_OTHERS = {"doubtful": "in doubt since", "ends": "ends", "uncertain": "uncertain since"}
+
+
+@dataclass(frozen=True, slots=True)
+class Standing:
+    """How what a record says stands now.
+
+    `state` is `current`, `outdated`, `planned`, `unknown` (not known any more), `doubtful`, `uncertain` (its ground is
+    gone), `ends` (on a day to come), `withdrawn`, or the status of a goal. `since` is the day from which that is so, of
+    a plan or an end the day it is for; None where no day is known. `by` is the id of the turn that said so, `slot` what
+    it is about, and `value` what holds by now, or is planned; "" where that is not known.
+    """
+
+    state: str = "current"
+    since: datetime | None = None
+    by: str = ""
+    slot: str = ""
+    value: str = ""
+
+    @property
+    def is_marked(self) -> bool:
+        """Whether contexts tell it beside the record: a belief says that the record does not simply hold."""
+        return self.state in _MARKS or self.state == "doubtful"
+
+    def __str__(self) -> str:
+        """In words, such as `outdated since 2026-06-10 (home is now Oslo)`."""
+        words = {**_MARKS, **_OTHERS}.get(self.state, self.state)
+        day = "" if self.since is None else self.since.date().isoformat()
+        told = f"{words} {day}" if day else words.removesuffix(" since").removesuffix(" for")
+        if not self.slot:
+            return told
+        label = label_slot(self.slot)
+        if not self.value:
+            return f"{told} ({label})"
+        return f"{told} ({label}{' is now' if self.state == 'outdated' else ':'} {to_plain_line(self.value)})"
+
+
+CURRENT = Standing()
+
+
+@dataclass(frozen=True, slots=True)
+class SlotValue:
+    """A value of a slot: the fact that holds it, when it was so, and how it stands.
+
+    `turn_ids` are the turns that said it; one that was said at `until` or later tells of the past, or of the end.
+    `terms` are the index terms by which a question asks for the slot.
+    """
+
+    fact: Fact
+    standing: Standing
+    is_held: bool
+    terms: frozenset[str]
+
+    @property
+    def slot_key(self) -> tuple[str, str]:
+        """Subject and slot."""
+        return self.fact.subject.casefold(), self.fact.slot
+
+    def covers(self, start: datetime, end: datetime) -> bool:
+        """Whether it held within [start, end); what has no beginning began when it was first said."""
+        begun = self.fact.valid_from or self.fact.first_said_at
+        ended = self.fact.valid_to if not self.is_held else None
+        return (begun is None or begun < end) and (ended is None or ended > start)
+
+    def is_asked_for(self, terms: Collection[str]) -> bool:
+        """Whether a question with these index terms names the slot."""
+        return not self.terms.isdisjoint(terms)
+
+
+@dataclass(frozen=True, slots=True)
+class Standings:
+    """The values of all slots, by slot, by turn and by fact."""
+
+    by_slot: Mapping[tuple[str, str], Sequence[SlotValue]] = field(default_factory=dict)
+    by_turn: Mapping[str, Sequence[SlotValue]] = field(default_factory=dict)
+    by_fact: Mapping[str, SlotValue] = field(default_factory=dict)
+
+    def read_values(self, record: Record) -> list[SlotValue]:
+        """The values that a record tells as so; a turn that tells of the past, or of the end of a value, tells none."""
+        if isinstance(record, Fact):
+            return [self.by_fact[record.id]] if record.id in self.by_fact else []
+        said = record.valid_interval()[0] if isinstance(record, Turn) else None
+        told = self.by_turn.get(record.id, ()) if said else ()
+        return [each for each in told if each.fact.valid_to is None or (said and said < each.fact.valid_to)]
+
+    def find(self, record: Record, moment: datetime) -> Standing:
+        """How a record stands at a moment."""
+        marked = [each.standing for each in self.read_values(record) if each.standing.is_marked]
+        return marked[0] if marked else _find_own_standing(record, moment)
+
+
+def _find_own_standing(record: Record, moment: datetime) -> Standing:
+    """What a record says of itself."""
+    if isinstance(record, Goal):
+        return Standing(record.goal_status)
+    if isinstance(record, Fact) and record.valid_to is not None:
+        return Standing("outdated" if record.valid_to <= moment else "ends", record.valid_to)
+    if record.superseded_at is not None or record.status in (Status.SUPERSEDED, Status.FORGOTTEN):
+        return Standing("withdrawn")
+    if isinstance(record, Fact) and record.stale_since is not None:
+        return Standing("uncertain", record.stale_since)
+    return CURRENT
+
+
+def build_standings(
+    states: Iterable[SlotBeliefs], retired: Iterable[Fact] = (), own: Mapping[str, Slot] | None = None
+) -> Standings:
+    """The standings by what is believed; `retired` are facts that turned out wrong, or plans that were given up.
+
+    `own` are an application's own slots.
+    """
+    by_slot: dict[tuple[str, str], list[SlotValue]] = {}
+    newest: dict[tuple[str, str], Fact] = {}
+    for state in states:
+        slot, key = find_named_slot(state.slot, own), (state.subject.casefold(), state.slot)
+        newest |= {key: state.current[-1]} if state.current else {}
+        by_slot[key] = [_to_value(*each, slot) for each in _read_state(state, slot)]
+    for fact in retired:
+        slot, key = find_named_slot(fact.slot, own), (fact.subject.casefold(), fact.slot)
+        if fact.reason not in ("refined", "came true"):
+            standing = _describe_end(fact, fact.superseded_at, newest.get(key), slot)
+            by_slot.setdefault(key, []).append(_to_value(fact, standing, False, slot))
+    by_turn: dict[str, list[SlotValue]] = {}
+    values = [value for each in by_slot.values() for value in each]
+    for value in values:
+        for turn_id in value.fact.source_turn_ids:
+            by_turn.setdefault(turn_id, []).append(value)
+    return Standings(by_slot, by_turn, {value.fact.id: value for value in values})
+
+
+def _read_state(state: SlotBeliefs, slot: NamedSlot) -> Iterator[tuple[Fact, Standing, bool]]:
+    """Each fact of a slot, how it stands, and whether it is held."""
+    newest = state.current[-1] if state.current else None
+    for fact in state.current:
+        yield fact, CURRENT, True
+    for fact in state.former:
+        came_back = any(is_same_value(fact.value, each.value) for each in state.current)
+        yield fact, CURRENT if came_back else _describe_end(fact, fact.valid_to, newest, slot), False
+    for fact in state.planned:
+        if fact not in state.current:
+            yield fact, Standing("planned", fact.valid_from, slot=slot.name, value=_tell(fact, slot)), False
+    for fact in state.stale:
+        yield fact, Standing("unknown", fact.stale_since, slot=slot.name), False
+    for fact in (*state.guesses, *state.denied):
+        yield fact, CURRENT, False
+
+
+def _describe_end(fact: Fact, since: datetime | None, by: Fact | None, slot: NamedSlot) -> Standing:
+    """Over, with the value and the turn that took its place where one is known."""
+    over = Standing("outdated", since, slot=slot.name)
+    if by is None or by.id == fact.id or slot.kind == "set":
+        return over
+    return replace(over, by=next(iter(by.source_turn_ids), ""), value=_tell(by, slot))
+
+
+def _tell(fact: Fact, slot: NamedSlot) -> str:
+    """The value; "" for a private one, which is told only where it is asked for."""
+    return "" if slot.is_private else fact.value
+
+
+def _to_value(fact: Fact, standing: Standing, is_held: bool, slot: NamedSlot) -> SlotValue:
+    return SlotValue(fact, standing, is_held, frozenset(tokenize(" ".join((label_slot(slot.name), *slot.cues)))))
