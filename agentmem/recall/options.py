@@ -33,7 +33,8 @@ class RankingOptions(BaseModel):
     serves an active goal counts more; 0 for off. `review`: share of the places among facts that go to those about to be
     forgotten, of which at least `review_fit` of the best one's score is asked; 0 for off. `deadline`: seconds in which
     techniques and models are asked, beside the deadline of each; there is none when ids are seeded.
-    `kinds` and `recency` count where kinds are ranked together; a kind not named counts `other`.
+    `kinds` and `recency` count where kinds are ranked together; a kind not named counts `other`. `by_time`: whether
+    what holds at the moment that a question is about comes before what does not.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -55,6 +56,7 @@ class RankingOptions(BaseModel):
     review: float = Field(default=0.3, ge=0, le=1)
     review_fit: float = Field(default=0.5, ge=0, le=1)
     deadline: float = Field(default=10.0, gt=0)
+    by_time: bool = True
 
 
 class ContextOptions(BaseModel):

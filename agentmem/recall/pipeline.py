@@ -299,7 +299,8 @@ class RecallLayer:
         now = self.source.clock.now() if replay_at is None else replay_at[1]
         evaluation = EvaluationTime(now, self.decay, request.min_confidence)
         selection = await select(fusion, short, context, self.options.ranking, evaluation, request.top_k)
-        selection = await order_by_time(selection, fusion, query, context, standings)
+        if self.options.ranking.by_time:
+            selection = await order_by_time(selection, fusion, query, context, standings)
         return RankedRecall(query, context, fusion, selection, trace, tuple(said), about)
 
     def _fuse(

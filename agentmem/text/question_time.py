@@ -18,7 +18,7 @@ from agentmem.text.temporal import DateHint, parse_date_hint, parse_relative_ran
 Moment = Literal["now", "before", "first", "at", "always"]
 
 _BEFORE = re.compile(
-    r"\b(?:used to|previous(?:ly)?|former(?:ly)?|back then|in the past|no longer|prior"
+    r"\b(?:used to|did \w+ use to|previous(?:ly)?|former(?:ly)?|back then|in the past|no longer|prior"
     r"|fr\u00fcher\w*|vorher\w*|zuvor|davor|ehemalig\w*|damals"
     r"|antes|anterior(?:es|mente)?|previamente|sol[i\u00ed]a\w*"
     r"|avant|auparavant|pr\u00e9c\u00e9dent\w*|ancien(?:ne|s|nes)?|autrefois"
@@ -29,7 +29,7 @@ _BEFORE = re.compile(
 _FIRST = re.compile(
     r"\b(?:original(?:ly)?|initial(?:ly)?|at first|in the beginning|to begin with|(?:my|our|his|her|their|the) first"
     r"|urspr\u00fcnglich\w*|anfangs|zuerst|originalmente|al principio|inicialmente|[a\u00e0] l'origine|au d\u00e9but"
-    r"|no in[i\u00ed]cio)\b",
+    r"|no in[i\u00ed]cio)\b|\bfirst(?=\W*$)",
     re.IGNORECASE,
 )
 _BEFORE_NAMED = re.compile(r"\b(?:before|vor|bevor|antes d[eo]s?|avant(?: de)?) (?P<named>.+)$", re.IGNORECASE)
