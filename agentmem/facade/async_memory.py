@@ -24,7 +24,7 @@ from agentmem.memory.announcements import announce
 from agentmem.memory.context import Diff, ErasureReceipt, ForgetReceipt, MemoryContext
 from agentmem.memory.episodic import EpisodicMemory
 from agentmem.memory.read_audit import audit_read
-from agentmem.memory.semantic.belief_digest import read_standings
+from agentmem.memory.semantic.belief_digest import read_digest
 from agentmem.memory.semantic.belief_view import SlotBeliefs
 from agentmem.memory.semantic.standing import Standing, Standings
 from agentmem.recall.audit import AuditView, RecallAudit
@@ -430,18 +430,22 @@ class AsyncAgentMemory:
         *,
         counter: TokenCounter | None = None,
         ids: bool = False,
+        as_of: datetime | None = None,
+        known_at: datetime | None = None,
         reinforce: bool = True,
     ) -> Context:
         """As much of what matters for a query as fits into `max_tokens`, ready for a prompt, between markers.
 
         Of all tiers: how to answer, what is believed, open goals, the last turns of the conversation, and what is
         found. Tokens are characters / 4, rounded up, unless `counter` (text to number of tokens) is given. `ids` shows
-        the ids of records. `parts` of what is returned holds the same by section. Empty when nothing is known. What is
-        shown and fits the query counts as accessed, as in `remember`, unless `reinforce=False`.
+        the ids of records. `as_of` asks what was true at a moment of the world, `known_at` what was known at a moment
+        of the record: the context then holds only what was believed, and what is found of then. `parts` of what is
+        returned holds the same by section. Empty when nothing is known. What is shown and fits the query counts as
+        accessed, as in `remember`, unless `reinforce=False`.
         """
-        request = RecallRequest(query=query)
+        request = RecallRequest(query=query, as_of=as_of, known_at=known_at)
         engine, layer = self._opening.get()
-        scope, others = self._context.scope, partial(gather_sources, replace(self._context, is_facade=False), query)
+        scope, others = self._context.scope, partial(gather_sources, replace(self._context, is_facade=False), request)
         trail = await RecallAudit.begin(engine, scope, "context", request)
         standings = await self._read_standings(request)
         packed = await layer.context(
@@ -455,12 +459,12 @@ class AsyncAgentMemory:
 
     async def find_standing(self, record: Record) -> Standing:
         """How what a record says stands now by what is believed: whether it holds, and if not, since when."""
-        standings = await read_standings(replace(self._context, is_facade=False))
+        standings = (await read_digest(replace(self._context, is_facade=False))).standings
         return standings.find(record, await self._opening.get()[0].now(self._context.scope))
 
     async def _read_standings(self, request: RecallRequest) -> Standings:
         known = replace(self._context, scope=self._context.scope.with_channels(request.channels), is_facade=False)
-        return await read_standings(known, request.as_of, request.known_at)
+        return (await read_digest(known, request.as_of, request.known_at)).standings
 
     @audit_read
     async def synopsis(self, *, max_tokens: int | None = None, counter: TokenCounter | None = None) -> Synopsis:

@@ -41,6 +41,8 @@ async def read_grounds(
             for prefix in sorted(prefixes)
         ]
         found = [record for page in await asyncio.gather(*finds) for record in page]
+        if read_facts is not None:  # the versions that the caller sees, in place of the newest ones
+            found = list(await read_facts([record.id for record in found]))
         found += await _follow_successors(ended, reader)
         return [fact for fact in found if isinstance(fact, Fact)]
 

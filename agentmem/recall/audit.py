@@ -17,7 +17,7 @@ from agentmem.engine.engine import Engine
 from agentmem.errors import AgentMemError, NotFound, StoreUnavailable
 from agentmem.memory.context import MemoryContext
 from agentmem.memory.evidence import record_access, track_shown
-from agentmem.memory.semantic.belief_digest import read_standings
+from agentmem.memory.semantic.belief_digest import read_digest
 from agentmem.recall.bundle import MemoryBundle
 from agentmem.recall.pipeline import RecallLayer
 from agentmem.recall.receipt import Receipt, WhyNot, from_json, to_json
@@ -192,7 +192,7 @@ class AuditView:
         receipt = await self.receipt(receipt_id)
         scope = self.context.scope.with_channels(receipt.request.channels)
         known = replace(self.context, scope=scope, is_facade=False)
-        return await self.recall.replay(receipt, await read_standings(known, receipt.at, receipt.at))
+        return await self.recall.replay(receipt, (await read_digest(known, receipt.at, receipt.at)).standings)
 
 
 def _may_read(scope: Scope, receipt: Receipt) -> bool:

@@ -23,7 +23,7 @@ from agentmem.core.records import PROFILE_ID, Entity, Goal, Synopsis, Turn
 from agentmem.core.truth_maintenance import find_unreplaced_stale
 from agentmem.errors import InvalidRecord
 from agentmem.memory.context import MemoryContext
-from agentmem.memory.semantic.belief_digest import BeliefDigest, get_belief_digests
+from agentmem.memory.semantic.belief_digest import BeliefDigest, read_digest
 from agentmem.memory.semantic.standing import Standings
 from agentmem.memory.user_zone import read_local_time
 from agentmem.recall.context_builder import ContextBuilder, ContextLine, ContextPart
@@ -36,6 +36,7 @@ from agentmem.recall.render import (
     render_turn,
     render_turn_heading,
 )
+from agentmem.recall.request import RecallRequest
 from agentmem.recall.technique import SearchContext
 from agentmem.text.plain_line import to_plain_line
 from agentmem.text.tokenizer import CHARS_PER_TOKEN, TokenCounter, estimate_tokens, tokenize
@@ -92,8 +93,11 @@ class ContextSources:
     local: LocalTime = field(default_factory=LocalTime)
 
 
-async def gather_sources(context: MemoryContext, query: str, options: ContextOptions) -> ContextSources:
-    """Read the other tiers, side by side; each empty where there is nothing."""
+async def gather_sources(context: MemoryContext, request: RecallRequest, options: ContextOptions) -> ContextSources:
+    """Read the other tiers, side by side; each empty where there is nothing. Of another moment only beliefs."""
+    if request.as_of is not None or request.known_at is not None:
+        beliefs = await read_digest(context, request.as_of, request.known_at)
+        return ContextSources(beliefs=beliefs, local=await read_local_time(context))
     from agentmem.memory.goals import Goals
     from agentmem.memory.synopsis import Synopses
     from agentmem.memory.working.memory import WorkingMemory
@@ -101,18 +105,17 @@ async def gather_sources(context: MemoryContext, query: str, options: ContextOpt
     working = WorkingMemory(context)
 
     async def outputs() -> list[ToolOutputMatch]:
-        return await working.search_outputs(query, options.outputs) if options.outputs else []
+        return await working.search_outputs(request.query, options.outputs) if options.outputs else []
 
     async def synopsis() -> Synopsis | None:
         return await Synopses(context).read() if options.synopsis_room else None
 
-    digests = get_belief_digests(context.engine)
     recent, known, goals, found, beliefs, local = await asyncio.gather(
         working.turns(options.recent),
         synopsis(),
         Goals(context).active(),
         outputs(),
-        digests.read(context),
+        read_digest(context),
         read_local_time(context),
     )
     return ContextSources(recent, known, goals[: options.goals], found, beliefs, local)

@@ -70,6 +70,7 @@ class ApiKeyVerifier:
     def __init__(self, get_engine: Callable[[], Engine]) -> None:
         self._get_engine = get_engine
         self._cache: OrderedDict[str, _CachedKey] = OrderedDict()  # by the hash of the secret
+        self._lookups: dict[str, asyncio.Future[_CachedKey | None]] = {}  # those under way
         self._were_made = False
         self._looked_at: float | None = None
 
@@ -99,6 +100,17 @@ class ApiKeyVerifier:
         cached = self._cache.get(secret_hash)
         if cached is not None and now < cached.until:
             return cached
+        if secret_hash not in self._lookups:  # many requests of one key ask the store once
+            self._lookups[secret_hash] = lookup = asyncio.ensure_future(self._look_up(secret_hash, cached, now))
+            lookup.add_done_callback(lambda done: self._end_lookup(secret_hash, done))
+        return await asyncio.shield(self._lookups[secret_hash])
+
+    def _end_lookup(self, secret_hash: str, done: asyncio.Future[_CachedKey | None]) -> None:
+        self._lookups.pop(secret_hash, None)
+        if not done.cancelled():
+            done.exception()  # those who wait have it; nobody may wait any more
+
+    async def _look_up(self, secret_hash: str, cached: _CachedKey | None, now: float) -> _CachedKey | None:
         found = await self._get_engine().api_keys.find(secret_hash)
         if found is None or not hmac.compare_digest(found.secret_hash, secret_hash):
             self._cache.pop(secret_hash, None)

@@ -91,3 +91,15 @@ def test_the_command_line_marks_what_is_outdated(cli: Cli) -> None:
     assert [f"[{MARK}]" in line for line in lines if "live in Bergen" in line] == [True]
     items = cli.json("remember", QUESTION)["items"]
     assert [each["standing"] for each in items if "live in Bergen" in str(each["record"])] == [MARK]
+
+
+async def test_contexts_and_beliefs_agree_on_a_moment(memory: AsyncAgentMemory) -> None:
+    await tell(memory)
+    march, july = datetime(2026, 3, 10, tzinfo=UTC), datetime(2026, 7, 1, tzinfo=UTC)
+    for moment, home, other in ((march, "Bergen", "I moved to Oslo."), (july, "Oslo", "I live in Bergen.")):
+        text = (await memory.context(QUESTION, as_of=moment)).text
+        (held,) = await memory.beliefs("user", "home", as_of=moment)
+        assert [fact.value for fact in held.current] == [home]
+        assert f"- home: {home}" in text
+        assert (f"{other} [{MARK}]" in text) == (moment is july)
+    assert "I moved to Oslo." not in (await memory.context(QUESTION, as_of=march)).text

@@ -226,3 +226,20 @@ async def test_beyond_loopback_operators_paths_need_admin_and_other_names_are_re
         assert asked.headers["access-control-allow-origin"] == "https://app.example"
         before = {**page, "Access-Control-Request-Method": "POST", "Access-Control-Request-Headers": "authorization"}
         assert (await client.options("/v1/turns", headers=before)).status_code == 200
+
+
+async def test_requests_of_one_key_at_once_ask_the_store_once(
+    memory: AsyncAgentMemory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made = await create_api_key(memory.engine, "ann", ("read",))
+    verifier, asked = callers.ApiKeyVerifier(lambda: memory.engine), []
+    find = memory.engine.api_keys.find
+
+    async def find_counted(secret_hash: str) -> Any:
+        asked.append(secret_hash)
+        return await find(secret_hash)
+
+    monkeypatch.setattr(memory.engine.api_keys, "find", find_counted)
+    found = await asyncio.gather(*(verifier.verify(made.secret) for _ in range(20)))
+    assert [each.user_id for each in found if each] == ["ann"] * 20
+    assert len(asked) == 1

@@ -87,8 +87,10 @@ def _render_bundle(bundle: MemoryBundle, why: bool) -> str:
 @click.option(
     "--max-tokens", type=int, default=4000, show_default=True, help="The most it may take; 4 characters count as one."
 )
+@click.option("--as-of", type=parse_datetime, metavar="MOMENT", help="What was true at this moment.")
+@click.option("--known-at", type=parse_datetime, metavar="MOMENT", help="What memory held at this moment.")
 @memory_options(with_embedder=True)
-def context_command(cli: CliContext, *, query: str, max_tokens: int) -> None:
+def context_command(cli: CliContext, *, query: str, **options: Any) -> None:
     """Print text for the prompt of a model that is to answer QUERY, or standard input for `-`.
 
     \b
@@ -97,7 +99,7 @@ def context_command(cli: CliContext, *, query: str, max_tokens: int) -> None:
       agentmem context "what is left to do?" --max-tokens 1000 --channel my-project
     """
     asked = read_text_or_stdin(query)
-    context = cli.run(lambda memory: memory.context(asked, max_tokens=max_tokens))
+    context = cli.run(lambda memory: memory.context(asked, **options))
     print_notices(context.notices)
     cli.show(context.to_dict(), neutralize(context.text))
 

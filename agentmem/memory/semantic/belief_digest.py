@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 
 from agentmem.beliefs.slots import Slot, builtin_slots
-from agentmem.core.clock import add_time
+from agentmem.core.clock import add_time, to_utc
 from agentmem.core.columns import RecordColumns
 from agentmem.core.local_time import LocalTime
 from agentmem.core.record import Key, Status
@@ -73,21 +73,12 @@ class BeliefDigests:
 
     async def read(self, context: MemoryContext) -> BeliefDigest:
         """What is believed now in the channels that a scope may read; empty where nothing is."""
-        scope, slots = context.scope, context.engine.settings.slots
+        scope = context.scope
         place = (scope.user_id, tuple(scope.readable_channels()))
         columns, now = await context.engine.read_columns(scope), await context.engine.now(scope)
         known = self._kept.get(place)
         if known is None or not known.holds(columns, now):
-            states = await BeliefView(context).beliefs()
-            facts = [fact for state in states for fact in state.facts()]
-            local = LocalTime(context.engine.zone, find_user_zone(facts, now))
-            lines = build_belief_lines([state.relocate(local) for state in states], now, slots)
-            digest = BeliefDigest(
-                lines,
-                frozenset(fact.key for fact in facts),
-                frozenset(_list_instruction_turns(states, slots)),
-                build_standings(states, await _read_retired(context), slots),
-            )
+            digest, facts = await _build_digest(context, now)
             end = min((each for each in _list_boundaries(facts) if each > now), default=None)
             known = _KeptDigest(digest, columns.seq, _see_facts(columns), now, end)
             self._kept[place] = known
@@ -102,15 +93,31 @@ class BeliefDigests:
             del self._kept[place]
 
 
-async def read_standings(
+async def read_digest(
     context: MemoryContext, as_of: datetime | None = None, known_at: datetime | None = None
-) -> Standings:
-    """How records stand now, or at a moment of the world and by what was known at a moment of the record."""
+) -> BeliefDigest:
+    """What is believed now, or at a moment of the world and by what was known at a moment of the record."""
     if as_of is None and known_at is None:
-        return (await get_belief_digests(context.engine).read(context)).standings
-    states = await BeliefView(context).beliefs(as_of=as_of, known_at=known_at)
-    retired = [] if known_at else await _read_retired(context)
-    return build_standings(states, retired, context.engine.settings.slots)
+        return await get_belief_digests(context.engine).read(context)
+    moment = await context.engine.now(context.scope) if as_of is None else to_utc(as_of, "as_of")
+    return (await _build_digest(context, moment, known_at))[0]
+
+
+async def _build_digest(
+    context: MemoryContext, moment: datetime, known_at: datetime | None = None
+) -> tuple[BeliefDigest, list[Fact]]:
+    """The digest of a moment, with the facts behind it."""
+    slots = context.engine.settings.slots
+    states = await BeliefView(context).beliefs(as_of=moment, known_at=known_at)
+    facts = [fact for state in states for fact in state.facts()]
+    local = LocalTime(context.engine.zone, find_user_zone(facts, moment))
+    digest = BeliefDigest(
+        build_belief_lines([state.relocate(local) for state in states], moment, slots),
+        frozenset(fact.key for fact in facts),
+        frozenset(_list_instruction_turns(states, slots)),
+        build_standings(states, [] if known_at else await _read_retired(context), slots),
+    )
+    return digest, facts
 
 
 async def _read_retired(context: MemoryContext) -> list[Fact]:

@@ -5,14 +5,18 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
+from functools import partial
 from typing import Any
+
+import numpy as np
 
 from agentmem.beliefs.belief import Belief, BeliefSet
 from agentmem.beliefs.slots import NamedSlot, Slot, find_slot
 from agentmem.core.arguments import check_arguments
 from agentmem.core.clock import to_utc
+from agentmem.core.columns import HIDDEN_STATUSES
 from agentmem.core.local_time import LocalTime
-from agentmem.core.record import Record, Status
+from agentmem.core.record import Record
 from agentmem.core.records import SLOT_KEY_PREFIX, Fact
 from agentmem.core.truth_maintenance import find_stale
 from agentmem.errors import InvalidRecord
@@ -105,18 +109,25 @@ class BeliefView:
             find_slot(slot, self._context.engine.settings.slots)
         now = await self._context.engine.now(self._context.scope)
         moment = now if as_of is None else to_utc(as_of, "as_of")
-        facts = await (self._read_stored() if known_at is None else self._read_known(to_utc(known_at, "known_at")))
-        rests = await self._read_premises(facts, moment) if known_at is None else {}
+        last = None
+        if known_at is not None:
+            last = await self._context.engine.log.seq_at_time(self._context.scope, to_utc(known_at, "known_at"))
+        facts = await (self._read_stored() if last is None else self._read_known(last))
+        rests = await self._read_premises(facts, moment, last)
         asked = [fact for fact in facts if subject is None or fact.subject.casefold() == subject.casefold()]
         return group_by_slot(asked, moment, self._context.engine.settings.slots, slot, rests)
 
-    async def _read_premises(self, facts: Sequence[Fact], moment: datetime) -> dict[str, Premises]:
-        """For the facts that were said to rest on others, by id: on which slots, and whether one fell."""
+    async def _read_premises(self, facts: Sequence[Fact], moment: datetime, last: int | None) -> dict[str, Premises]:
+        """For the facts that were said to rest on others, by id: on which slots, and whether one fell.
+
+        `last` is the journal position by which memory is asked, None for the newest.
+        """
         resting = [fact for fact in facts if fact.depends_on]
         if not resting:
             return {}
         engine, scope = self._context.engine, self._context.scope
-        known = await read_grounds(resting, engine.log, scope, scope.readable_channels())
+        read = None if last is None else partial(self._read_facts_at, last)
+        known = await read_grounds(resting, engine.log, scope, scope.readable_channels(), read)
         fallen = find_stale(known, moment)
         return {
             fact.id: (
@@ -130,19 +141,22 @@ class BeliefView:
         where = Where(kinds=("Fact",), channels=self._context.scope.readable_channels(), dedup_prefix=SLOT_KEY_PREFIX)
         return [record async for page in self._context.iter_pages(where) for record in page if isinstance(record, Fact)]
 
-    async def _read_known(self, moment: datetime) -> list[Fact]:
-        """The version of each belief that was current at a moment of the record."""
-        log, scope = self._context.engine.log, self._context.scope
-        last = await log.seq_at_time(scope, moment)
-        out = []
-        for record in await self._context.list_readable("Fact"):
-            version: Record | None = record
-            if record.seq > last:
-                versions = await log.versions(record.key, scope)
-                version = max((each for each in versions if each.seq <= last), key=lambda each: each.seq, default=None)
-            if isinstance(version, Fact) and version.slot and version.status not in (Status.FORGOTTEN, Status.ARCHIVED):
-                out.append(version)
-        return out
+    async def _read_known(self, last: int) -> list[Fact]:
+        """The beliefs as they were at a journal position."""
+        scope = self._context.scope
+        columns = await self._context.engine.read_columns(scope, last)
+        facts = columns.kind == columns.kinds.find_code("Fact")
+        facts &= columns.channels.mask_for(scope.readable_channels())[columns.channel]
+        facts &= ~columns.statuses.mask_for(HIDDEN_STATUSES)[columns.status]
+        found = await self._context.engine.log.read_by_ordinal(np.flatnonzero(facts).tolist(), scope, last)
+        return [fact for fact in found if isinstance(fact, Fact) and fact.slot]
+
+    async def _read_facts_at(self, last: int, ids: Sequence[str]) -> list[Record]:
+        """Facts by id as they were at a journal position, the forgotten ones, too."""
+        scope = self._context.scope
+        places = (await self._context.engine.read_columns(scope, last)).ordinals_by_key
+        ordinals = [places["Fact", name] for name in ids if ("Fact", name) in places]
+        return await self._context.engine.log.read_by_ordinal(ordinals, scope, last)
 
 
 def group_by_slot(

@@ -62,6 +62,8 @@ class ContextBody(ViewFields):
 
     query: str
     max_tokens: int = Field(DEFAULT_CONTEXT_TOKENS, description="The most it may take; 4 characters count as one.")
+    as_of: Moment | None = Field(None, description="What was true at this moment.")
+    known_at: Moment | None = Field(None, description="What memory held at this moment.")
 
 
 class RecordReference(BaseModel):
@@ -132,7 +134,8 @@ async def recall(request: Request, caller: Reader, body: RecallBody) -> RecallAn
 @router.post("/context")
 async def build_context(request: Request, caller: Reader, body: ContextBody) -> ContextAnswer:
     """Text for the prompt of a model that is to answer a query. Give it to the model as data, not as instructions."""
-    built = await open_view(request, caller, body).context(body.query, body.max_tokens)
+    view = open_view(request, caller, body)
+    built = await view.context(body.query, body.max_tokens, as_of=body.as_of, known_at=body.known_at)
     return ContextAnswer.model_validate(built.to_dict())
 
 
