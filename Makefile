@@ -23,6 +23,8 @@ PIP   := $(BIN)/python -m pip install --quiet --disable-pip-version-check --no-c
 # Compiled code is kept in the environment, whatever the shell says: the tests start a thousand processes.
 export PYTHONDONTWRITEBYTECODE :=
 export PYTHONPYCACHEPREFIX := $(abspath $(VENV))/pycache
+# Plugins of pytest that other packages bring take two seconds of every process.
+export PYTEST_ADDOPTS := -p no:langsmith_plugin -p no:schemathesis
 
 SOURCES := pyproject.toml $(shell find agentmem packages schema tests workers docs/examples -type f -not -name '*.pyc' -not -name '.*' 2>/dev/null)
 

@@ -9,21 +9,44 @@ from typing import Any
 
 import coverage
 import pytest
-from hypothesis import HealthCheck, settings
+from hypothesis import HealthCheck, is_hypothesis_test, settings
 
-# The same examples on every run. `--hypothesis-profile=search` looks for new ones.
+from tests.scale import NIGHTLY
+
+# The same examples on every run, more of them in `make nightly`. `--hypothesis-profile=search` looks for new ones.
 settings.register_profile(
-    "repeatable", derandomize=True, deadline=None, database=None, suppress_health_check=[HealthCheck.too_slow]
+    "repeatable",
+    max_examples=100 if NIGHTLY else 25,
+    derandomize=True,
+    deadline=None,
+    database=None,
+    suppress_health_check=[HealthCheck.too_slow],
 )
 settings.register_profile("search", deadline=None, max_examples=1000)
 settings.load_profile("repeatable")
 
 pytest_plugins = ["tests.servers.plugin", "tests.servers.stack"]
 
+TESTS = Path(__file__).parent
 _QUICK_FIRST = ("unit", "conformance", "surfaces", "docs", "flows", "faults")
 
-# The tracer takes half as long again as the tests, and these run what others run, too.
-UNTRACED_FOLDERS = ("benchmarks", "docs", "faults", "servers")
+# The tracer takes half as long again as the tests. What these do not run of the package is less than a twentieth of it.
+TRACED_FOLDERS = ("conformance", "models", "surfaces", "unit")
+TRACED_FLOWS = {
+    f"test_{name}.py"
+    for name in (
+        *("beliefs", "clusters", "consolidate", "distill_procedures", "entity_linking", "evidence", "fading_cleanup"),
+        *("goals", "hostile_text", "job_collisions", "monitoring", "procedural", "procedural_erasure", "projector"),
+        *("redis_session", "restored_backup", "schedules", "swarm", "synopsis_model", "upkeep_isolation"),
+        *("upkeep_rebuild", "working_page"),
+    )
+}
+
+
+def pytest_itemcollected(item: pytest.Item) -> None:
+    """Mark every property as `long`: `make nightly` tries more examples of it."""
+    if is_hypothesis_test(getattr(item, "obj", None)):
+        item.add_marker("long")
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -38,13 +61,14 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, object, object]:
-    """Stop the tracer of coverage, here and in child processes, for tests that repeat what others cover."""
-    folder, tracer = item.path.parent.name, coverage.Coverage.current()
+    """Stop the tracer of coverage for tests that repeat what others cover, and in the child processes of all tests."""
+    folder, tracer = item.path.relative_to(TESTS).parts[0], coverage.Coverage.current()
+    is_measured = folder in TRACED_FOLDERS or item.path.name in TRACED_FLOWS
     is_repeated = "[servers" in item.name  # on the embedded file, too
-    if tracer is None or not (folder in UNTRACED_FOLDERS or is_repeated):
-        return (yield)
     with pytest.MonkeyPatch.context() as patch:
         patch.delenv("COVERAGE_PROCESS_CONFIG", raising=False)
+        if tracer is None or (is_measured and not is_repeated):
+            return (yield)
         tracer.stop()
         try:
             return (yield)

@@ -7,11 +7,11 @@ import os
 from hypothesis import HealthCheck, settings
 
 NIGHTLY = os.environ.get("AGENTMEM_TEST_SCALE") == "nightly"
-SHARE = 12  # `make test` makes one in so many
+SHARE = 50  # `make test` makes one in so many
 
 
 def scaled(count: int, *, least: int = 3) -> int:
-    """How many of `count` examples, seeds or histories to run: all in `make nightly`, else a twelfth, or `least`."""
+    """How many of `count` examples, seeds or histories to run: all in `make nightly`, else a fiftieth, or `least`."""
     return count if NIGHTLY else max(min(count, least), count // SHARE)
 
 

@@ -32,6 +32,7 @@ from tests.conformance.stores import (
     open_sqlite_log,
     write_records,
 )
+from tests.scale import scaled
 
 ANN, BOB = Scope("ann"), Scope("bob")
 SQL = load_templates("agentmem.stores.sqlite", "graph.sql")
@@ -256,7 +257,7 @@ async def test_clear_and_rebuild(kept: LogWithGraph) -> None:
 
 
 @given(history=HISTORIES)
-@settings(max_examples=80, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=scaled(80, least=15), suppress_health_check=[HealthCheck.function_scoped_fixture])
 async def test_any_history_gives_the_edges_of_a_rebuild(
     history: list[tuple[str, list[Record]]], tmp_path_factory: pytest.TempPathFactory
 ) -> None:

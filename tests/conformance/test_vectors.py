@@ -36,6 +36,7 @@ from tests.conformance.indexes import (
     score_rows,
     search,
 )
+from tests.scale import scaled
 
 Row = tuple[int, int, float, bool]
 
@@ -176,7 +177,7 @@ STEP = st.tuples(
 
 
 @given(history=st.lists(STEP, max_size=12))
-@settings(max_examples=40, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=scaled(40, least=8), suppress_health_check=[HealthCheck.function_scoped_fixture])
 async def test_no_history_of_a_cache_shows(history: list[tuple[str, list[int]]], place: VectorBackend) -> None:
     held: dict[int, list[VectorRow]] = {}
     user = Scope(f"ann {os.urandom(6).hex()}")

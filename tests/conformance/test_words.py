@@ -17,6 +17,7 @@ from agentmem.stores.protocols import LogStore
 from agentmem.stores.values import Postings
 from tests.conformance.stores import build_entity, build_turn, delete_records, write_records
 from tests.conformance.word_indexes import TermIndexBackend, term_backend_of
+from tests.scale import scaled
 
 ANN, BOB = Scope("ann"), Scope("bob")
 NUMBERS = count()
@@ -137,7 +138,7 @@ STEP = st.one_of(
         ("compact", None),
     ]
 )
-@settings(max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=scaled(60, least=10), suppress_health_check=[HealthCheck.function_scoped_fixture])
 async def test_any_history_ends_in_what_was_written_last(
     history: list[tuple[str, list[Any]]], words: TermIndexBackend, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -30,9 +30,12 @@ pytestmark = [
     ),
 ]
 
-# A server that dies and one that falls silent; the other ways to fail are for `make nightly`.
-FAULTS_AT_ONCE = [(KILLED, RESET, SLOW, REFUSED), (PAUSED, HALF_OPEN)] if NIGHTLY else [(KILLED, HALF_OPEN)]
-IN_PARTS = pytest.mark.parametrize("faults", FAULTS_AT_ONCE, ids="-".join)
+FAULTS_AT_ONCE = [(KILLED, RESET, SLOW, REFUSED), (PAUSED, HALF_OPEN)]
+
+
+def in_parts(*daily: str) -> pytest.MarkDecorator:
+    """Run the faults of `make test`, or all of them in `make nightly`."""
+    return pytest.mark.parametrize("faults", FAULTS_AT_ONCE if NIGHTLY else [daily], ids="-".join)
 
 
 @pytest.fixture(autouse=True)
@@ -55,7 +58,7 @@ def all_well(found: Iterable[CellResult], faults: Iterable[str]) -> None:
     assert min(cell.acknowledged for cell in cells) > 0
 
 
-@IN_PARTS
+@in_parts(HALF_OPEN)
 def test_without_neo4j_memory_goes_on_and_the_graph_follows(
     own_neo4j: LocalServer, stack: Stack, home: Path, faults: tuple[str, ...]
 ) -> None:
@@ -64,7 +67,7 @@ def test_without_neo4j_memory_goes_on_and_the_graph_follows(
     all_well(servers.run_matrix("neo4j", own_neo4j, urls, home, faults=faults), faults)
 
 
-@IN_PARTS
+@in_parts(KILLED)
 def test_without_postgres_writes_are_refused_whole(
     durable: Postgres, neo4j_url: str, redis_database: str, home: Path, faults: tuple[str, ...]
 ) -> None:
@@ -73,7 +76,7 @@ def test_without_postgres_writes_are_refused_whole(
     all_well(servers.run_matrix("postgres", durable, urls, home, faults=faults), faults)
 
 
-@IN_PARTS
+@in_parts(HALF_OPEN)
 def test_without_redis_memory_goes_on(
     own_redis: LocalServer, stack: Stack, home: Path, faults: tuple[str, ...]
 ) -> None:

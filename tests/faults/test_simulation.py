@@ -15,7 +15,7 @@ from tests.scale import scaled
 from tests.servers.stack import Stack
 
 AT_ONCE = 20
-SEEDS = scaled(200, least=20)
+SEEDS = scaled(200, least=8)
 
 
 @pytest.mark.long

@@ -39,11 +39,13 @@ class ManualClock:
         return self.time
 
 
-STACKS = ["file", pytest.param("servers", marks=pytest.mark.server("postgres", "neo4j", "redis"))]
+ON_SERVERS = pytest.mark.server("postgres", "neo4j", "redis")
+STACKS = ["file", pytest.param("servers", marks=ON_SERVERS)]
+FILE_FIRST = ["file", pytest.param("servers", marks=[ON_SERVERS, pytest.mark.nightly])]  # for work above the stores
 
 
 def stack_options(request: pytest.FixtureRequest) -> dict[str, Any]:
-    """What opens a memory on the stack that a fixture over `STACKS` asks for."""
+    """What opens a memory on the stack that a fixture over `STACKS` or `FILE_FIRST` asks for."""
     if request.param == "file":
         return {}
     stack: Stack = request.getfixturevalue("stack")

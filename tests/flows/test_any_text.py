@@ -89,7 +89,7 @@ def old(tmp_path_factory: pytest.TempPathFactory) -> Iterator[OldFile]:
         yield OldFile(memory, memory.list_records(limit=100))
 
 
-@settings(max_examples=scaled(20, least=10))
+@settings(max_examples=scaled(20, least=5))
 @given(text=TEXTS.filter(str.strip))
 @example(text="\u200b")
 @example(text="\u00ad")

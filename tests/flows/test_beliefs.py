@@ -13,10 +13,20 @@ import pytest
 from agentmem import AgentMemory, InvalidRecord
 from agentmem.core.records import Edge
 from agentmem.stores.values import Where
-from tests.flows.given import STACKS, START, ManualClock, context_of, engine_of, open_memory, run, stack_options
+from tests.flows.given import (
+    FILE_FIRST,
+    STACKS,
+    START,
+    ManualClock,
+    context_of,
+    engine_of,
+    open_memory,
+    run,
+    stack_options,
+)
 
 
-@pytest.fixture(params=STACKS)
+@pytest.fixture(params=FILE_FIRST)
 def memory(request: pytest.FixtureRequest, home: Path, clock: ManualClock) -> Iterator[AgentMemory]:
     slots = {"shoe_size": {"kind": "one"}, "locker": {"kind": "one", "rests_on": ("employer",)}}
     with open_memory(home, clock=clock, slots=slots, **stack_options(request)) as made:
@@ -170,6 +180,7 @@ def test_a_free_claim_that_becomes_a_belief_gives_way_to_it(memory: AgentMemory)
     assert free.claim not in {fact.claim for fact in memory.semantic.facts()}
 
 
+@pytest.mark.parametrize("memory", STACKS, indirect=True)
 def test_forgotten_and_restored(memory: AgentMemory) -> None:
     fact = learn(memory, "shoe_size", "44")
     memory.forget(fact.id)
@@ -178,12 +189,14 @@ def test_forgotten_and_restored(memory: AgentMemory) -> None:
     assert told(memory, "shoe_size") == ["44"]
 
 
+@pytest.mark.parametrize("memory", STACKS, indirect=True)
 def test_two_writers_of_one_slot_leave_one_value(memory: AgentMemory) -> None:
     with ThreadPoolExecutor(6) as pool:
         list(pool.map(lambda number: learn(memory, "car", f"Golf {number} GT"), range(6)))
     assert len(told(memory, "car")) == 1
 
 
+@pytest.mark.parametrize("memory", STACKS, indirect=True)
 def test_channels_do_not_mix(memory: AgentMemory) -> None:
     learn(memory, "the:staging server", "stg-1", subject="heron")
     project = memory.scoped(channel="other-project")
@@ -279,6 +292,7 @@ def standing(memory: AgentMemory) -> dict[tuple[str, str], tuple[list[str], list
     return {key: values for key, values in found.items() if values != ([], [])}
 
 
+@pytest.mark.parametrize("memory", STACKS, indirect=True)
 def test_two_people_who_become_one_hold_each_belief_once_and_the_newest_word(
     memory: AgentMemory, clock: ManualClock
 ) -> None:
@@ -338,6 +352,7 @@ def edges_of(memory: AgentMemory) -> list[Edge]:
     return [edge for edge in found if isinstance(edge, Edge)]
 
 
+@pytest.mark.parametrize("memory", STACKS, indirect=True)
 def test_talk_ends_a_relation_and_states_it_again(memory: AgentMemory, clock: ManualClock) -> None:
     def say(text: str) -> dict[str, bool]:
         memory.store_turn({"content": text, "speaker": "Ann", "timestamp": clock.time})

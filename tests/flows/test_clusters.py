@@ -21,6 +21,7 @@ from agentmem.memory.semantic.merge_facts import Signatures, cohesion, find_clus
 from agentmem.settings.sections import ClusterOptions
 from tests.fakes.as_a_model import AsyncOnlyEmbedder
 from tests.flows.given import ManualClock, context_of, engine_of, open_memory, read_head, read_state, run
+from tests.scale import scaled
 
 SAME = ("Ann likes strong black coffee in the morning", "Ann liked strong black coffee in the mornings")
 
@@ -214,7 +215,7 @@ def test_a_chain_is_followed_through_facts_that_did_not_change(memory: AgentMemo
     assert run(find_clusters(context_of(memory), "_global", signatures, after_seq=read_head(memory))) == []
 
 
-@settings(max_examples=10, derandomize=True)
+@settings(max_examples=scaled(10, least=3), derandomize=True)
 @given(
     st.lists(st.sampled_from([0, 1, 2]), min_size=2, max_size=6), st.permutations(["black", "strong", "hot", "sweet"])
 )

@@ -19,6 +19,7 @@ from agentmem.recall.context import DEFAULT_CONTEXT_TOKENS, Context, ContextSour
 from agentmem.recall.options import ContextOptions
 from agentmem.text.tokenizer import estimate_tokens
 from tests.flows.given import START, ManualClock, context_of, open_memory, read_tables, run
+from tests.scale import scaled
 
 COUNTERS = [estimate_tokens, lambda text: len(text.split()), len]
 SECTIONS = (
@@ -33,6 +34,7 @@ SECTIONS = (
     "## Said about this",
     "[1 Mar 2026]",
 )
+
 QUERY = "which tent for the trip to Norway?"
 
 
@@ -146,7 +148,7 @@ def test_others_see_none_of_it(memory: AgentMemory) -> None:
     assert aside.context("cilantro?").text.count("cilantro") == 2
 
 
-@settings(max_examples=25)
+@settings(max_examples=scaled(25, least=8))
 @given(
     budget=st.integers(1, 5_000),
     counter=st.sampled_from(COUNTERS),
@@ -160,7 +162,7 @@ def test_is_never_over_its_budget(memory: AgentMemory, budget: int, counter: Any
 sizes = st.lists(st.integers(1, 400), max_size=12)
 
 
-@settings(max_examples=25)
+@settings(max_examples=scaled(25, least=8))
 @given(sizes=sizes, said=sizes, budget=st.integers(1, 300), counter=st.sampled_from([None, *COUNTERS]))
 def test_no_shape_of_the_tiers_goes_over(sizes: list[int], said: list[int], budget: int, counter: Any) -> None:
     turns = [Turn(id=f"t{n}", conversation_id="c", index=n, content="w " * size) for n, size in enumerate(sizes)]

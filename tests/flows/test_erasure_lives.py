@@ -176,7 +176,7 @@ def check_the_rest(
 
 
 @pytest.mark.timeout(1200)  # of the nightly group
-@scaled_settings(240, least=20)
+@scaled_settings(240, least=5)
 @given(data=st.data())
 def test_what_is_erased_leaves_no_byte_and_nothing_else_changes(data: st.DataObject) -> None:
     level = data.draw(st.sampled_from(["writes", "reads", "verbose"]))
@@ -216,7 +216,7 @@ def open_dumps(stack: Stack, user: str) -> Iterator[Any]:
 
 
 @pytest.mark.server("postgres", "neo4j", "redis")
-@scaled_settings(24, least=3)
+@scaled_settings(24, least=1)
 @given(data=st.data())
 def test_what_is_erased_leaves_no_byte_on_servers(stack: Stack, data: st.DataObject) -> None:
     user = f"{stack.user()}-{uuid4()}"

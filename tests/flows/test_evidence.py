@@ -10,7 +10,7 @@ import pytest
 
 from agentmem import AgentMemory
 from agentmem.core.record import Record
-from tests.flows.given import STACKS, ManualClock, context_of, engine_of, open_memory, run, stack_options
+from tests.flows.given import FILE_FIRST, STACKS, ManualClock, context_of, engine_of, open_memory, run, stack_options
 
 ASKED = "Where is the deploy key?"
 
@@ -20,7 +20,7 @@ def clock() -> ManualClock:
     return ManualClock()
 
 
-@pytest.fixture(params=STACKS)
+@pytest.fixture(params=FILE_FIRST)
 def memory(tmp_path: Path, clock: ManualClock, request: pytest.FixtureRequest) -> Iterator[AgentMemory]:
     with open_memory(tmp_path, conversation_id="c1", clock=clock, **stack_options(request)) as memory:
         yield memory
@@ -111,6 +111,7 @@ def test_a_users_own_words_and_another_conversation_use_nothing(memory: AgentMem
     assert usage(memory, key) == (1, 0)
 
 
+@pytest.mark.parametrize("memory", STACKS, indirect=True)
 def test_what_was_shown_is_forgotten_with_an_erasure(memory: AgentMemory) -> None:
     key = memory.learn_fact("The deploy key lies in the safe", tier="short")
     other = memory.learn_fact("The spare key hangs at the door", tier="short")
@@ -120,6 +121,7 @@ def test_what_was_shown_is_forgotten_with_an_erasure(memory: AgentMemory) -> Non
     assert usage(memory, key)[1] == 0
 
 
+@pytest.mark.parametrize("memory", STACKS, indirect=True)
 def test_one_use_does_not_keep_a_fact_but_two_or_a_touch_do(memory: AgentMemory, clock: ManualClock) -> None:
     once = memory.learn_fact("The deploy key lies in the safe", tier="short")
     twice = memory.learn_fact("The spare key hangs at the door", tier="short")

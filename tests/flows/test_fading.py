@@ -24,6 +24,7 @@ from tests.flows.given import (
     read_tables,
     run,
 )
+from tests.scale import scaled
 
 AWAKE = ("decay", "gc", "cleanup")
 NOTED = ("leases", "job_states", "store_meta")  # what a run of a job notes of itself
@@ -278,7 +279,7 @@ def outcome(home: Path, steps: list[float], days: float) -> Any:
         return left, moments, len(memory.semantic.entities())
 
 
-@settings(max_examples=5, derandomize=True, deadline=None)
+@settings(max_examples=scaled(5, least=2), derandomize=True, deadline=None)
 @given(data=st.data())
 def test_missed_days_are_not_lost(tmp_path_factory: pytest.TempPathFactory, data: st.DataObject) -> None:
     """However often the jobs ran on the way, twice or never, what is left in the end is the same."""

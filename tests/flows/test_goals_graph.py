@@ -5,12 +5,14 @@ from __future__ import annotations
 from collections.abc import Mapping
 from pathlib import Path
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from agentmem import AgentMemError, AgentMemory, Goal
 from agentmem.stores.values import Where
 from tests.flows.given import ManualClock, context_of, engine_of, last_operation_id, open_memory, read_head, run
+from tests.scale import scaled
 
 IDS = [f"g{number}" for number in range(5)]
 VERBS = (
@@ -27,6 +29,7 @@ VERBS = (
     "add",
     "erase",
 )
+
 STEP = st.tuples(st.sampled_from(VERBS), st.integers(0, 4), st.integers(0, 4))
 
 
@@ -63,12 +66,13 @@ def step(memory: AgentMemory, verb: str, one: str, other: str, done: list[str]) 
         memory.add_goal({"id": one, "description": one, "parent_id": other, "blocked_by": [other]})
 
 
+@pytest.mark.long
 def test_no_history_closes_a_circle(home: Path) -> None:
     refused: set[str] = set()
     with open_memory(home, clock=ManualClock(), audit_level="off", seed=3) as shared:
         users = iter(range(10_000))
 
-        @settings(max_examples=25)
+        @settings(max_examples=scaled(25, least=8))
         @given(steps=st.lists(STEP, min_size=12, max_size=20))
         def play(steps: list[tuple[str, int, int]]) -> None:
             memory, done = shared.scoped(user_id=f"user {next(users)}"), list[str]()

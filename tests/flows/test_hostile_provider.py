@@ -21,8 +21,8 @@ from tests.flows.given import run
 from tests.scale import scaled
 from tests.unit.test_extraction_hostile import ANYTHING, TEXTS, Hostile
 
-PARTS, REPLIES = scaled(10, least=2), 200  # so many replies to each part, so that none is a long test
-TOGETHER = 20  # replies to one example
+PARTS, REPLIES = scaled(10, least=1), scaled(200, least=50)  # so many replies to each part, so that none is a long test
+TOGETHER = scaled(20, least=5)  # replies to one example
 LONG = json.dumps({"turns": [], "facts": ["x" * 100] * 100_000})  # 10 MB
 
 

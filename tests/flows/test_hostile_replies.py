@@ -29,7 +29,7 @@ class HostileLLM(FakeExtractionLLM):
         return reply if isinstance(reply, dict) else {"turns": reply}
 
 
-@pytest.mark.parametrize("replies", [60, pytest.param(2_000, marks=pytest.mark.nightly)])
+@pytest.mark.parametrize("replies", [24, pytest.param(2_000, marks=pytest.mark.nightly)])
 async def test_no_hostile_reply_becomes_a_belief(tmp_path: Path, replies: int) -> None:
     llm = HostileLLM()
     async with open_memory_with_llm(tmp_path, llm, agent_id="helper") as memory:

@@ -18,6 +18,7 @@ from agentmem.core.changes import Change
 from agentmem.core.scope import Scope
 from agentmem.text.normalization import hash_claim
 from tests.flows.given import ManualClock, bundle_ids, engine_of, open_memory, read_tables, run, visible_content
+from tests.scale import scaled
 from tests.servers.stack import Stack
 
 QUERIES = ["Where does Ann keep the spare key?", "spare key under the mat", "Ann", "когда"]
@@ -102,7 +103,7 @@ def shared(tmp_path_factory: pytest.TempPathFactory) -> Iterator[AgentMemory]:
 USERS = iter(range(100_000))
 
 
-@settings(max_examples=25)
+@settings(max_examples=scaled(25, least=6))
 @given(mine=TEXTS, theirs=TEXTS, query=st.sampled_from(QUERIES))
 def test_whatever_others_write_a_bundle_stays_as_it_was(
     shared: AgentMemory, mine: list[str], theirs: list[str], query: str
@@ -122,7 +123,7 @@ def test_whatever_others_write_a_bundle_stays_as_it_was(
     assert visible_content(memory.remember(query, reinforce=False)) == before
 
 
-@settings(max_examples=25)
+@settings(max_examples=scaled(25, least=6))
 @given(private=TEXTS, asked=st.sets(st.sampled_from(["_global", "_swarm", "roof", "cellar"]), min_size=1))
 def test_a_bundle_holds_nothing_from_a_channel_that_is_not_read(
     shared: AgentMemory, private: list[str], asked: set[str]

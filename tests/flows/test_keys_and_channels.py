@@ -13,7 +13,8 @@ from hypothesis import strategies as st
 
 from agentmem import AgentMemory, Conflict, InvalidRecord, NotFound
 from agentmem.core.record import Record
-from tests.flows.given import open_memory
+from tests.flows.given import FILE_FIRST, STACKS, open_memory
+from tests.scale import scaled
 from tests.servers.stack import Stack
 
 SECRET = "zyzzyva"  # what agent A keeps in its private channel
@@ -31,7 +32,7 @@ class Agents:
         self.b = self.memory.scoped(agent_id="B", channel="_self_B", conversation_id="talk-b")
 
 
-@pytest.fixture(params=["embedded", pytest.param("servers", marks=pytest.mark.server("postgres", "neo4j", "redis"))])
+@pytest.fixture(params=FILE_FIRST)
 def agents(request: pytest.FixtureRequest, home: Path) -> Iterator[Agents]:
     more: dict[str, Any] = {}
     user = "alice"
@@ -100,6 +101,7 @@ def test_another_payload_under_a_key_of_its_own_is_a_conflict(agents: Agents, ve
     assert SECRET not in str(caught.value)
 
 
+@pytest.mark.parametrize("agents", STACKS, indirect=True)
 def test_a_turn_whose_id_another_agent_uses_is_found_read_and_forgotten_by_that_id(agents: Agents) -> None:
     agents.a.store_turn(f"{SECRET} opens the safe", turn_id=KEY)
     before = agents.b.store_turn("Where are the blueprints?")
@@ -124,6 +126,7 @@ def test_a_turn_whose_id_another_agent_uses_is_found_read_and_forgotten_by_that_
     assert SECRET in dumped(agents.a.remember("safe").turns)
 
 
+@pytest.mark.parametrize("agents", STACKS, indirect=True)
 def test_entities_whose_ids_another_agent_uses_are_related_merged_and_walked_by_those_ids(agents: Agents) -> None:
     for name in ("one", "two"):
         agents.a.upsert_entity({"name": f"{SECRET} {name}", "id": name, "type": "person"})
@@ -175,6 +178,7 @@ def test_schedules_of_one_name_live_side_by_side(agents: Agents) -> None:
     assert agents.memory.schedules.list() == []
 
 
+@pytest.mark.parametrize("agents", STACKS, indirect=True)
 def test_an_id_that_the_scope_can_read_is_one_record_in_every_channel(agents: Agents) -> None:
     shared = agents.memory.store_turn("Water the roses", turn_id=KEY)
     garden = agents.memory.scoped(channel="garden", conversation_id=shared.conversation_id)
@@ -186,6 +190,7 @@ def test_an_id_that_the_scope_can_read_is_one_record_in_every_channel(agents: Ag
     assert stored[0] == shared
 
 
+@pytest.mark.parametrize("agents", STACKS, indirect=True)
 def test_an_erased_turn_stays_erased_under_its_id_for_its_own_agent_only(agents: Agents) -> None:
     agents.a.store_turn(f"{SECRET} of A", turn_id=KEY)
     agents.a.forget(KEY, hard=True)
@@ -219,6 +224,7 @@ def test_usage_keys_of_two_agents_count_apart(agents: Agents) -> None:
     assert used[fact.key].use_count == 4
 
 
+@pytest.mark.parametrize("agents", STACKS, indirect=True)
 def test_audit_rows_of_a_private_channel_are_told_to_its_agent_only(agents: Agents) -> None:
     agents.a.store_turn(f"{SECRET} of A", turn_id="ident")
     agents.a.remember(f"{SECRET} again")
@@ -230,7 +236,7 @@ def test_audit_rows_of_a_private_channel_are_told_to_its_agent_only(agents: Agen
 CHANNELS = (("_self_A", "A"), ("_self_B", "B"), ("_global", None), ("garden", None))
 
 
-@settings(max_examples=60)
+@settings(max_examples=scaled(60, least=10))
 @given(
     steps=st.lists(
         st.tuples(st.sampled_from(CHANNELS), st.sampled_from(["k1", "k2"]), st.sampled_from(["x", "y"])), max_size=12

@@ -10,7 +10,7 @@ import pytest
 
 from agentmem import AgentMemory, Fact, InvalidRecord
 from agentmem.recall.scoring import HIDDEN_PREMISE_TEXT
-from tests.flows.given import STACKS, START, ManualClock, open_memory, stack_options
+from tests.flows.given import FILE_FIRST, STACKS, START, ManualClock, open_memory, stack_options
 
 WORK, COMMUTE, TRAIN = "Ann works in Oslo", "Ann commutes to Oslo every day", "Ann needs a monthly train ticket"
 ASKED = "How does Ann commute to Oslo, and does she need a train ticket?"
@@ -21,7 +21,7 @@ def clock() -> ManualClock:
     return ManualClock()
 
 
-@pytest.fixture(params=STACKS)
+@pytest.fixture(params=FILE_FIRST)
 def memory(request: pytest.FixtureRequest, home: Path, clock: ManualClock) -> Iterator[AgentMemory]:
     more = stack_options(request)
     if more:
@@ -103,6 +103,7 @@ def test_what_was_known_before_the_premise_fell_was_not_stale(memory: AgentMemor
     assert recalled(memory, known_at=known)[COMMUTE].stale_since is None
 
 
+@pytest.mark.parametrize("memory", STACKS, indirect=True)
 def test_undo_and_restore_bring_the_ground_back(memory: AgentMemory) -> None:
     work, *_ = chain(memory)
     gone = memory.forget(work.id)
@@ -173,6 +174,7 @@ def test_a_premise_out_of_sight_is_not_told(memory: AgentMemory) -> None:
     assert recalled(bot, "Does Ann want jokes?")[shared.claim].fallen_premise == secret.claim
 
 
+@pytest.mark.parametrize("memory", STACKS, indirect=True)
 def test_replay_gives_the_marks_of_then(memory: AgentMemory) -> None:
     work, *_ = chain(memory)
     before = memory.remember(ASKED)
@@ -183,6 +185,7 @@ def test_replay_gives_the_marks_of_then(memory: AgentMemory) -> None:
     assert memory.audit.replay(after.receipt.id).notices == after.notices
 
 
+@pytest.mark.parametrize("memory", STACKS, indirect=True)
 def test_marks_are_never_stored(memory: AgentMemory) -> None:
     work, commute, _ = chain(memory)
     memory.forget(work.id)

@@ -13,6 +13,7 @@ from agentmem import AgentMemory, Fact, InvalidRecord, JobReport, Status
 from agentmem.core.scope import Scope
 from agentmem.settings.sections import PromotionOptions
 from tests.flows.given import ManualClock, context_of, engine_of, open_memory, read_head, read_state, run
+from tests.scale import scaled
 
 ROOF = "roof"
 
@@ -246,7 +247,7 @@ def test_a_dry_run_says_what_it_would_do_and_writes_nothing(memory: AgentMemory,
     assert job(memory).counts == foreseen.counts
 
 
-@settings(max_examples=10, derandomize=True)
+@settings(max_examples=scaled(10, least=3), derandomize=True)
 @given(st.lists(st.integers(0, 6), min_size=1, max_size=4))
 def test_twice_is_once_and_undo_gives_the_former_state(
     tmp_path_factory: pytest.TempPathFactory, uses: list[int]

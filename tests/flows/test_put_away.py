@@ -9,12 +9,12 @@ import pytest
 
 from agentmem import AgentMemory, Status
 from agentmem.settings.sections import RetentionOptions
-from tests.flows.given import STACKS, ManualClock, open_memory, stack_options
+from tests.flows.given import FILE_FIRST, STACKS, ManualClock, open_memory, stack_options
 
 LIFECYCLE = ("decay", "gc", "promote", "cleanup")
 
 
-@pytest.fixture(params=STACKS)
+@pytest.fixture(params=FILE_FIRST)
 def keeper(request: pytest.FixtureRequest, home: Path, clock: ManualClock) -> Iterator[AgentMemory]:
     """A memory that keeps unused long-lived facts for fifty days."""
     options = stack_options(request)
@@ -32,6 +32,7 @@ def test_an_archived_fact_is_restored_and_stays(keeper: AgentMemory, clock: Manu
     assert [each.id for each in keeper.semantic.facts()] == [fact.id]
 
 
+@pytest.mark.parametrize("keeper", STACKS, indirect=True)
 def test_an_archived_conversation_is_restored_and_stays(keeper: AgentMemory, clock: ManualClock) -> None:
     turn = keeper.store_turn("The harbor is quiet.")
     clock.advance(days=91)

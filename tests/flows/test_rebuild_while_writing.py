@@ -16,9 +16,10 @@ from agentmem.engine.vector_projection import VectorProjection
 from agentmem.stores.values import WHOLE, Where
 from agentmem.text.tokenizer import tokenize
 from tests.flows.test_servers import PATIENT
+from tests.scale import scaled
 from tests.servers.stack import Stack
 
-TURNS = 240
+TURNS = scaled(240, least=96)
 PLACES = ("lake", "garden", "harbour", "station")
 ALL = 10_000
 
@@ -85,6 +86,7 @@ async def built(memory: AsyncAgentMemory) -> dict[str, Any]:
     return found
 
 
+@pytest.mark.long
 @pytest.mark.timeout(240)
 async def test_rebuilt_while_it_was_written_and_rebuilt_at_rest_are_the_same(settings: dict[str, Any]) -> None:
     async with AsyncAgentMemory(**settings) as agent, AsyncAgentMemory(**settings) as operator:

@@ -169,13 +169,19 @@ SECRETS = st.tuples(
 
 
 SOURCES = ("argument", "environment", "file")
-BY_TURNS = [(place, SOURCES[number % 3], SOURCES[(number + 1) % 3]) for number, place in enumerate(PLACES)]
+SPELLINGS = ("ZQXJKWVZQX", "ZQXJK/@#?%: WVZQX")
+CASES = [  # each place has one of the spellings in `make test`, both in `make nightly`
+    pytest.param(place, spelling, SOURCES[turn % 3], marks=[pytest.mark.nightly] * (turn % 2), id=f"{place}-{spelling}")
+    for number, place in enumerate(PLACES)
+    for turn, spelling in enumerate(SPELLINGS, number)
+]
 
 
-@pytest.mark.parametrize("place, one, other", BY_TURNS, ids=PLACES)
-def test_no_part_of_a_secret_is_seen_wherever_it_stands_and_whatever_fails(place: str, one: str, other: str) -> None:
-    assert told(PLACES[place], "ZQXJKWVZQX", one) == []
-    assert told(PLACES[place], "ZQXJK/@#?%: WVZQX", other) == []
+@pytest.mark.parametrize("place, secret, source", CASES)
+def test_no_part_of_a_secret_is_seen_wherever_it_stands_and_whatever_fails(
+    place: str, secret: str, source: str
+) -> None:
+    assert told(PLACES[place], secret, source) == []
 
 
 @pytest.mark.long

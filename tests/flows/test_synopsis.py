@@ -17,6 +17,7 @@ from agentmem.memory.synopsis import synopsis_id
 from agentmem.settings.sections import SynopsisOptions
 from agentmem.text.tokenizer import estimate_tokens
 from tests.flows.given import START, ManualClock, context_of, engine_of, open_memory, read_head, run
+from tests.scale import scaled
 
 USERS = count(1)
 COUNTERS = [estimate_tokens, len, lambda text: len(text.split())]
@@ -269,7 +270,7 @@ def known(shared: AgentMemory) -> AgentMemory:
     return memory.scoped(channel="work")
 
 
-@settings(max_examples=25)
+@settings(max_examples=scaled(25, least=8))
 @given(budget=st.integers(1, 1500), counter=st.sampled_from(COUNTERS))
 def test_is_never_over_its_budget(known: AgentMemory, budget: int, counter: Any) -> None:
     said = known.synopsis(max_tokens=budget, counter=counter)

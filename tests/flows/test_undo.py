@@ -22,6 +22,7 @@ from tests.flows.given import (
     run,
 )
 from tests.flows.test_idempotency import Ground
+from tests.scale import scaled
 
 OPERATIONS: dict[str, Callable[[Ground], Any]] = {
     "store_turn": lambda g: g.memory.store_turn("a third turn"),
@@ -216,11 +217,12 @@ def step(memory: AgentMemory, what: int, which: int) -> None:
     calls[what]()
 
 
+@pytest.mark.long
 def test_any_history_is_unwound_step_by_step(home: Path, clock: ManualClock) -> None:
     users = iter(range(10_000))
     with open_memory(home, clock=clock, seed=3, audit_level="off") as shared:
 
-        @settings(max_examples=40)
+        @settings(max_examples=scaled(40, least=8))
         @given(steps=STEPS)
         def unwind(steps: list[tuple[int, int]]) -> None:
             memory = shared.scoped(user_id=f"user {next(users)}")

@@ -243,7 +243,7 @@ def test_any_history_of_every_verb_is_unwound(
     done: Counter[str] = Counter()
     on_file = "file" in request.node.name
 
-    @settings(max_examples=scaled(25, least=10) if on_file else 1)
+    @settings(max_examples=scaled(25, least=9) if on_file else 1)
     @given(steps=st.lists(STEP, min_size=8, max_size=12))
     def unwind(steps: list[tuple[str, int, int]]) -> None:
         world = World(next(users))

@@ -36,7 +36,7 @@ async def test_strangers_come_to_other_servers_and_change_nothing(
         report = await verify_isolation(
             memory.engine,
             memory.scope,
-            strangers=scaled(300, least=100),
+            strangers=scaled(300, least=20),
             scratch_urls=(postgres_database, own_neo4j.url),
         )
         assert (report.queries, report.identical, report.differences) == (9, True, ())

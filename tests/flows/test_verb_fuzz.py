@@ -182,7 +182,7 @@ def play_sequence(memory: AgentMemory, draw: st.DrawFn) -> None:
 
 
 @pytest.mark.timeout(1200)  # of the nightly group
-@scaled_settings(2_000, least=60)
+@scaled_settings(2_000, least=40)
 @given(data=st.data())
 def test_no_sequence_of_calls_raises_what_is_not_typed(data: st.DataObject) -> None:
     with tempfile.TemporaryDirectory() as folder, open_memory(Path(folder)) as memory:
@@ -192,7 +192,7 @@ def test_no_sequence_of_calls_raises_what_is_not_typed(data: st.DataObject) -> N
 
 
 @pytest.mark.server("postgres", "neo4j", "redis")
-@scaled_settings(96, least=8)
+@scaled_settings(96, least=3)
 @given(data=st.data())
 def test_no_sequence_of_calls_raises_what_is_not_typed_on_servers(stack: Stack, data: st.DataObject) -> None:
     with tempfile.TemporaryDirectory() as folder:

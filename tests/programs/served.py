@@ -33,7 +33,6 @@ def create_key(settings: Mapping[str, str], user: str, scopes: str = "read,write
 def serve(settings: Mapping[str, str], *options: str) -> Iterator[str]:
     """The address of a server on a free port, which ends in order when nobody asks any more."""
     environment = {**os.environ, **settings, "AGENTMEM_EMBEDDER": "hash"}
-    environment.pop("COVERAGE_PROCESS_CONFIG", None)  # others run the same code; the tracer would take half the time
     command = [AGENTMEM, "serve", "--port", "0", *options]
     server = subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
     assert server.stdout is not None

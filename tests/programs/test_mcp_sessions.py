@@ -23,6 +23,7 @@ from agentmem import AsyncAgentMemory
 from agentmem.core.records import Conversation
 from tests.programs.mcp_node import NodePrograms, install_programs
 from tests.programs.served import AGENTMEM, serve
+from tests.scale import scaled
 from tests.servers.downloads import CannotStart
 from tests.servers.plugin import _skip_or_fail
 
@@ -44,7 +45,7 @@ console.log(JSON.stringify({ tools: tools.map((tool) => tool.name), ...found.str
 TURNS = ["I live in Bergen.", "My name is Ilse Haug.", "I work at Equinor."]
 QUERY = "where do I live?"
 BELIEFS = {"home": ["Bergen"], "name": ["Ilse Haug"], "employer": ["Equinor"]}
-PROCESSES = 8
+PROCESSES = scaled(8)
 PATIENCE = 120.0  # seconds until a test gives up
 COMPLAINTS = ("Traceback", "database is locked", '"level": "warning"', '"level": "error"')
 
@@ -110,7 +111,8 @@ async def test_without_background_work_a_session_leaves_turns_alone(home: Path, 
     assert read_beliefs(home) == {}
 
 
-async def test_eight_sessions_that_end_at_once_are_read_once_each(
+@pytest.mark.long
+async def test_sessions_that_end_at_once_are_read_once_each(
     home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(stdio, "PROCESS_TERMINATION_TIMEOUT", PATIENCE)  # who is killed keeps a lease for half a minute
@@ -144,7 +146,6 @@ async def list_conversations_read(home: Path) -> list[str]:
 def build_command(home: Path, **settings: str) -> StdioServerParameters:
     """A server over stdio, with the memory in this home."""
     environment = {**os.environ, "AGENTMEM_HOME": str(home), "AGENTMEM_EMBEDDER": "hash", **settings}
-    environment.pop("COVERAGE_PROCESS_CONFIG", None)  # others run the same code; the tracer would take half the time
     return StdioServerParameters(command=AGENTMEM, args=["mcp", "--user", "ilse"], env=environment)
 
 

@@ -24,7 +24,7 @@ SCHEMATHESIS = str(Path(sys.executable).with_name("schemathesis"))
 ROOT = Path(__file__).parents[2]
 LEFT_OUT = "positive_data_acceptance"
 SEED = "1"
-EXAMPLES = scaled(36)
+EXAMPLES = scaled(36, least=1)
 PHASES = "examples,coverage,fuzzing" if NIGHTLY else "fuzzing"  # coverage alone makes 40 requests per route
 
 
@@ -44,7 +44,7 @@ def check_routes(settings: dict[str, str], user: str, folder: Path) -> None:
     own = {**settings, "AGENTMEM_SERVER__REQUESTS_PER_MINUTE": "1000000"}
     key = create_key(own, "*", ALL_SCOPES)  # a key of the user's would go when he is erased
     report = folder / "report.json"
-    asked = ["--no-color", "--continue-on-failure", "--exclude-checks", LEFT_OUT]
+    asked = ["--no-color", "--continue-on-failure", "--exclude-checks", LEFT_OUT, "--request-timeout", "60"]
     asked += ["-H", f"Authorization: Bearer {key}", "-H", f"{USER_HEADER}: {user}"]
     asked += [
         "--phases",

@@ -37,6 +37,7 @@ def test_a_database_of_ones_own_is_empty(postgres_database: str) -> None:
         db.execute("CREATE TABLE leftover (n int)")
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize("major", sorted(FOLDERS))
 def test_postgres_keeps_what_was_committed(postgres_url: str, major: int) -> None:
     with Postgres(major) as server:
@@ -52,6 +53,7 @@ def test_postgres_keeps_what_was_committed(postgres_url: str, major: int) -> Non
             assert db.execute("SELECT n FROM kept").fetchone() == (42,)
 
 
+@pytest.mark.nightly
 def test_a_paused_postgres_answers_when_it_goes_on(own_postgres: LocalServer) -> None:
     with psycopg.connect(own_postgres.url, autocommit=True) as db, ThreadPoolExecutor(1) as threads:
         own_postgres.pause()
@@ -70,6 +72,7 @@ def test_redis_is_a_cache(redis_database: str) -> None:
         assert db.eval("return redis.call('INCR', KEYS[1])", 1, "n") == 1
 
 
+@pytest.mark.nightly
 def test_redis_comes_back_empty_after_a_kill(own_redis: LocalServer) -> None:
     with redis.Redis.from_url(own_redis.url) as db:
         db.set("k", 1)
@@ -129,6 +132,7 @@ def connected(url: str) -> neo4j.Driver:
     return neo4j.GraphDatabase.driver(f"{scheme}://{address}", auth=(user, password))
 
 
+@pytest.mark.nightly
 def test_servers_listen_on_loopback_only(own_postgres: LocalServer, own_redis: LocalServer) -> None:
     assert addresses(own_postgres) == {("127.0.0.1", own_postgres.port)}
     assert addresses(own_redis) == {("127.0.0.1", own_redis.port)}
@@ -140,6 +144,7 @@ def addresses(server: LocalServer) -> set[tuple[str, int]]:
     return {(line.laddr.ip.removeprefix("::ffff:"), line.laddr.port) for line in found if line.status == "LISTEN"}
 
 
+@pytest.mark.nightly
 def test_the_end_of_the_log_is_in_the_message(postgres_url: str) -> None:
     server = Postgres(settings={"max_connections": "many"})
     with pytest.raises(CannotStart, match=r"(?s)postgres ended with 1:.*max_connections"):
@@ -162,6 +167,7 @@ def test_a_folder_of_the_cache_is_filled_once(tmp_path: Path, monkeypatch: pytes
     assert [path.name for path in cached_folder("thing", fails).iterdir()] == ["whole"]
 
 
+@pytest.mark.nightly
 def test_up_keeps_servers_until_it_is_told_to_stop(redis_url: str) -> None:
     command = [sys.executable, "-m", "tests.servers", "up", "redis"]
     with subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:

@@ -12,8 +12,9 @@ import pytest
 
 from agentmem.core.clock import SystemClock
 from agentmem.errors import InvalidRecord
-from docs.examples.demo import load_built_in, load_script, sample_questions
+from docs.examples.demo import command, load_built_in, load_script, sample_questions
 from tests.benchmarks.datasets import Question
+from tests.surfaces.conftest import Cli
 
 SPOKEN = ["I adopted a parrot called Figaro.", "The parrot eats figs.", "I play chess on Fridays.", "Hello there."]
 
@@ -34,8 +35,19 @@ QA = [
 ]
 
 
-def test_the_demo_answers_and_says_why(demo: Any) -> None:
-    shown = demo()
+@pytest.fixture(scope="module")
+def shown(tmp_path_factory: pytest.TempPathFactory) -> str:
+    """What a run of the demo prints."""
+    return Cli(tmp_path_factory.mktemp("demo") / "home", program=command)()
+
+
+@pytest.fixture(scope="module")
+def told(tmp_path_factory: pytest.TempPathFactory) -> Any:
+    """What a run of the demo tells as data."""
+    return Cli(tmp_path_factory.mktemp("demo") / "home", program=command).json()
+
+
+def test_the_demo_answers_and_says_why(shown: str) -> None:
     for question in load_built_in().shown_questions:
         assert question.text in shown
         assert f"expected: {question.answer}" in shown
@@ -47,18 +59,16 @@ def test_the_demo_answers_and_says_why(demo: Any) -> None:
     assert "60 turns stored" in shown
 
 
-def test_the_demo_finds_its_evidence_even_by_words_alone(demo: Any) -> None:
-    found = demo.json()
-    assert found["evidence_recall_at_10"] >= 0.9
-    assert len(found["answers"]) == found["questions"] == 8
-    best = found["answers"][0]["found"][0]
+def test_the_demo_finds_its_evidence_even_by_words_alone(told: Any) -> None:
+    assert told["evidence_recall_at_10"] >= 0.9
+    assert len(told["answers"]) == told["questions"] == 8
+    best = told["answers"][0]["found"][0]
     assert (best["evidence"], best["rank"], best["record"]["id"]) == (True, 1, "s1-10")
-    assert found["context"]["tokens"] <= 600
+    assert told["context"]["tokens"] <= 600
 
 
-def test_a_night_shows_what_the_jobs_did_and_why(demo: Any) -> None:
-    shown = demo()
-    night = shown[shown.index("A night 14 days later") :].split("\n\n")[0].splitlines()
+def test_a_night_shows_what_the_jobs_did_and_why(shown: str) -> None:
+    night = shown[shown.index("A night 14 days later") :].split("\n\n", maxsplit=1)[0].splitlines()
     assert len(night) <= 25
     for line in (
         "  before: 4 facts, 2 of them short-lived, 0 entities, 0 procedures",
@@ -71,8 +81,8 @@ def test_a_night_shows_what_the_jobs_did_and_why(demo: Any) -> None:
     assert any("(archived: score 0.039 is below 0.05 after 14 days without use)" in line for line in night)
 
 
-def test_a_night_is_told_as_data_too(demo: Any) -> None:
-    night = demo.json()["night"]
+def test_a_night_is_told_as_data_too(told: Any) -> None:
+    night = told["night"]
     jobs = {job["job"]: job for job in night["jobs"]}
     assert jobs["gc"]["counts"] == {"archived": 1}
     assert jobs["promote"]["counts"] == {"kept": 1}

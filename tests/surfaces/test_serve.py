@@ -34,18 +34,22 @@ def test_a_server_says_where_it_is_answers_and_ends_at_sigterm(home: Path) -> No
     server = subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
     assert server.stdout is not None
     try:
-        found = re.match(r"serving on (http://127\.0\.0\.1:\d+)", server.stdout.readline())
+        found = re.match(r"serving on (http://127\.0\.0\.1:(\d+))", server.stdout.readline())
         assert found is not None
         body = json.dumps({"content": "I am allergic to peanuts."}).encode()
         asked = Request(f"{found[1]}/v1/turns", body, {"Content-Type": "application/json"})
         with urlopen(asked, timeout=20) as answer:
             assert json.load(answer)["user_id"] == "ann"
+        with socket.create_connection(("127.0.0.1", int(found[2])), timeout=20) as client:
+            client.sendall(b"\x16\x03\x01 no words of HTTP\r\n\r\n")
+            assert b" 400 " in client.recv(1000)
         server.send_signal(signal.SIGTERM)
         _, said = server.communicate(timeout=30)
         assert server.returncode == 0
         events = [json.loads(line) for line in said.splitlines()]
         requests = [(event["route"], event["status"]) for event in events if event["event"] == "request"]
         assert requests == [("/v1/turns", 201)]
+        assert "Invalid HTTP request received." in [event["event"] for event in events]
     finally:
         server.kill()
         server.communicate()
@@ -116,22 +120,6 @@ def test_the_parts_of_an_answer_do_not_wait_for_each_other(home: Path) -> None:
         accepted, _ = listening.accept()
         with accepted:
             assert accepted.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY)
-
-
-def test_the_log_of_requests_that_are_no_http_is_json(home: Path) -> None:
-    command = [str(Path(sys.executable).with_name("agentmem")), "serve", "--port", "0", "--home", str(home)]
-    environment = {**os.environ, "AGENTMEM_EMBEDDER": "hash"}
-    with subprocess.Popen(
-        command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
-    ) as server:
-        assert server.stdout is not None
-        port = int(server.stdout.readline().split(";")[0].rpartition(":")[2])
-        with socket.create_connection(("127.0.0.1", port), timeout=20) as client:
-            client.sendall(b"\x16\x03\x01 no words of HTTP\r\n\r\n")
-            assert b" 400 " in client.recv(1000)
-        server.send_signal(signal.SIGTERM)
-        _, said = server.communicate(timeout=30)
-    assert "Invalid HTTP request received." in [json.loads(line)["event"] for line in said.splitlines()]
 
 
 def test_sigterm_ends_the_example_and_its_server(tmp_path: Path) -> None:

@@ -17,6 +17,7 @@ from agentmem.extraction.drafts import ExtractionDraft, Window
 from agentmem.extraction.llm_extractor import PURPOSE_AGENT, extract
 from agentmem.text.templates import load_templates
 from tests.fakes.recorded_llm import RecordedLLM
+from tests.scale import scaled
 
 SAID = datetime(2026, 3, 4, 10, tzinfo=UTC)
 PROMPT = load_templates("agentmem.extraction", "extract.md")["system"]
@@ -42,6 +43,7 @@ WINDOW = Window(
     participants=("Ann",),
     agent_id="helper",
 )
+
 IDS = {"t1", "t2", "t3", "t4"}
 
 LABELS = ["T1", "T2", "T3", "T4", "C1", "F1", "F2", "F3", "T9", "t1", "f1", "e1", "other-user", "", "T١"]
@@ -194,7 +196,7 @@ def check(draft: ExtractionDraft) -> None:
     assert not any(word in note for note in draft.notes for word in ("Oslo", "cats", "meat", "evil"))
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=scaled(150, least=25), deadline=None)
 @given(st.integers(0, 2**40))
 async def test_no_reply_of_the_right_shape_keeps_what_is_not_grounded(seed: int) -> None:
     hostile = Hostile(seed)
@@ -213,7 +215,7 @@ async def test_hostile_replies_get_far_enough_to_matter() -> None:
     assert sum(bool(gloss.standalone) for draft in drafts for gloss in draft.summaries) > 10
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=scaled(60, least=15), deadline=None)
 @given(ANYTHING | st.text(max_size=50), ANYTHING)
 async def test_no_reply_of_any_shape_escapes(reply: Any, own: Any) -> None:
     await read_and_check(reply, own)

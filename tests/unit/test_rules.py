@@ -15,6 +15,7 @@ from agentmem.extraction.drafts import ExtractionDraft, Window
 from agentmem.extraction.rules.extractor import EXTRACTOR, extract
 from agentmem.extraction.rules.sentences import MAX_TURN_CHARS
 from tests.benchmarks.rule_cases import load_cases, run_rules_cases
+from tests.scale import scaled
 
 CASES = load_cases()
 NOW = datetime(2024, 3, 14, 10, tzinfo=UTC)
@@ -154,7 +155,7 @@ def test_long_runs_are_read_to_their_end(unit: str) -> None:
             assert read(text[:25_000]).summaries == ()
 
 
-@settings(deadline=None, max_examples=150)
+@settings(deadline=None, max_examples=scaled(150, least=40))
 @given(st.lists(st.one_of(st.sampled_from(PIECES), st.text(max_size=12)), max_size=60), st.booleans())
 def test_any_text_gives_facts_that_rest_on_it_and_the_same_ones_again(parts: list[str], named: bool) -> None:
     text = "".join(parts).encode("utf-8", "ignore").decode()
