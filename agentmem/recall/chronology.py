@@ -35,7 +35,9 @@ async def order_by_time(
     if asked.moment == "always":
         return selection
     moves = list(_find_belief_moves(selection, query, context, standings, asked))
-    settled = {each for move in moves for each in move}
+    columns = context.columns
+    turns = columns.kind == columns.kinds.find_code("Turn")
+    settled = {loser: winner for winner, loser in moves if turns[winner] and turns[loser]}
     moves += await find_turn_moves(selection, fusion, query, context, asked, settled)
     return _apply_moves(selection, moves) if moves else selection
 

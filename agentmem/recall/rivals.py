@@ -38,7 +38,7 @@ MAX_LESS_NEAR, MAX_CHANGE_LESS_NEAR = 0.25, 0.38  # cosines
 MAX_UNDATED_SHARE = 0.75  # of the best score without dates, of what gives way though it was said on the date
 MIN_FORM_RATIO = 0.6
 MIN_FORM_COSINE = 0.3
-MIN_COSINE = 0.4
+MIN_COSINE, MIN_NEW_COSINE = 0.4, 0.35  # the second for one with a new name or number
 MIN_CHANGE_COSINE = 0.5  # of one that is less near to the question and holds no new name or number
 MAX_RIVAL_GAP = 0.2  # of the sum of both cosines, to the leading turn and to the question, to that of the nearest rival
 _HOUR = 3_600_000_000  # microseconds
@@ -63,6 +63,7 @@ _FREE_WORDS = (
     rf"\b(?:do|does|did|will|can|am|is|are) {_SUBJECT} ((?-i:[a-z])\w+)",
     r"^\W*(?:who|what|which \w+(?: \w+)?) (?!does\b|is\b|was\b)(\w+s)\b",
     rf"^\W*(?:\w+ )?(?:which|what|{_WHICH}) (\w+)",
+    r"^\W*(?:\w+ )?(?:which|what) (\w+ \w+) (?:is|are|do|does|did|will|has|have)\b",
     rf"^\W*(?:\w+ )?(?:cu\u00e1l|{_WHICH}) \w+ (\w+)",
     rf"^\W*(?:{_QUESTION_WORDS})(?: eu)? (\w+)",
     r"(?:est-ce que|o que eu) (?:j')?(\w+)",
@@ -107,11 +108,11 @@ async def find_turn_moves(
     query: RecallQuery,
     context: SearchContext,
     asked: QuestionTime,
-    settled: set[int],
+    settled: Mapping[int, int],
 ) -> list[Pair]:
     """Pairs of the turn that tells how it was at the moment asked for and the leading one that it comes before.
 
-    `settled` are ordinals that beliefs have put into order.
+    `settled` are turns that give way by what is believed, each with the one that does not.
     """
     found = selection.ordinals_by_kind.get("Turn", selection.items[:0])[:COMPARED_TURNS]
     if not len(found) or context.vectors is None or "whole" not in fusion.lists:
@@ -120,10 +121,10 @@ async def find_turn_moves(
     if asked.moment == "at" and "date" in fusion.lists:  # what was said on a date is not what held then
         scores = scores - nan_to_zero(fusion.lists["date"].values)
         turns = found[np.argsort(-scores[found], kind="stable")]
+    leader, known = int(turns[0]), {*settled, *settled.values()}
     pairs = {
-        pair: close for pair, close in _find_alike(turns, scores, fusion, context).items() if settled.isdisjoint(pair)
+        pair: close for pair, close in _find_alike(turns, scores, fusion, context).items() if known.isdisjoint(pair)
     }
-    leader = int(turns[0])
     cosines = await _read_cosines(pairs, context)
     statements = await _read_statements({leader, *(each for pair in cosines for each in pair)}, selection, context)
     groups: dict[int, dict[int, float]] = {leader: {}} if leader in statements else {}
@@ -132,10 +133,10 @@ async def find_turn_moves(
             groups.setdefault(i, {})[j] = cosine + float(fusion.lists["whole"].values[j])
     moves = []
     for i, rivals in groups.items():
-        winner = _choose(i, rivals, statements, asked)
+        winner = settled.get(i) or _choose(i, rivals, statements, asked)
         moves += [(winner, i)] if winner not in (None, i) else []
         first = int(found[0])
-        if winner is not None and i == leader and first not in (i, winner, *settled):
+        if winner is not None and i == leader and first not in (i, winner, *known):
             moves += [(winner, first)] if scores[first] <= MAX_UNDATED_SHARE * scores[i] else []
     return moves
 
@@ -204,10 +205,12 @@ def _compete(leading: _Statement, rival: _Statement, cosine: float, query: Recal
     known = f"{older.text} {question}".casefold()
     if any(found[0].casefold() not in known for found in words.others.finditer(newer.text)):
         return False
-    if is_close and (cosine >= MIN_COSINE or _find_form_ratio(older, newer) >= MIN_FORM_RATIO):
+    is_new = bool(newer.names - older.names) or _NUMBER.search(newer.text) is not None
+    if is_close and (
+        cosine >= (MIN_NEW_COSINE if is_new else MIN_COSINE) or _find_form_ratio(older, newer) >= MIN_FORM_RATIO
+    ):
         return True
-    is_new = bool(newer.names - older.names) or _NUMBER.search(newer.text) is not None or cosine >= MIN_CHANGE_COSINE
-    return is_new and words.change.search(newer.text) is not None
+    return (is_new or cosine >= MIN_CHANGE_COSINE) and words.change.search(newer.text) is not None
 
 
 def _find_free_words(question: str) -> frozenset[str]:

@@ -40,8 +40,8 @@ _PAST = re.compile(
     r"|era|eran|fue|fui|estaba|estaban|ten\u00eda|ten\u00edan|viv\u00eda|trabajaba|costaba|usaba|hab\u00eda"
     r"|\u00e9tait|\u00e9tais|avais|avait|habitais|habitait|travaillais|travaillait|co\u00fbtait|vivais|vivait"
     r"|eram|foi|estava|tinha|morava|vivia|trabalhava|custava|havia"
-    r"|dij[oe]|hizo|hice|tuve|tuvo|\w+(?:\u00f3|aron|ieron)|disse|fez|fiz|teve|\w{2,}(?:ou|aram|iram)"
-    r"|(?:ai|as|a|avons|avez|ont) (?:\w+\u00e9|dit|fait|eu|pris|mis|vu)"
+    r"|dij[oe]|hizo|hice|tuve|tuvo|\w+(?:(?<!av)\u00f3|aron|ieron)|disse|fez|fiz|teve|\w{2,}(?:ou|aram|iram)"
+    r"|(?:j'ai|tu as|\w+ a|nous avons|vous avez|ont) (?:\w+\u00e9|dit|fait|eu|pris|mis|vu)(?! mi\b)"
     r"|(?:habe|hat|haben|hast|bin|ist|sind) .*\bge\w+(?:t|en))\b",
     re.IGNORECASE,
 )

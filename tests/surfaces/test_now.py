@@ -20,7 +20,7 @@ STORY = [
     ("2026-06-10", "I moved to Oslo."),
 ]
 QUESTION = "Where do I live?"
-MARK = "outdated since 2026-06-10 (home is now Oslo)"
+MARK = "outdated since 10 Jun 2026"
 
 
 @pytest.fixture

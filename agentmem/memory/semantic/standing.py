@@ -12,7 +12,7 @@ from agentmem.core.record import Record, Status
 from agentmem.core.records import Fact, Goal, Turn
 from agentmem.memory.semantic.belief_lines import find_named_slot, label_slot
 from agentmem.memory.semantic.belief_view import SlotBeliefs
-from agentmem.text.plain_line import to_plain_line
+from agentmem.text.relative_dates import render_day
 from agentmem.text.tokenizer import tokenize
 
 STANDING_HELP = (
@@ -29,7 +29,8 @@ class Standing:
     `state` is `current`, `outdated`, `planned`, `unknown` (not known any more), `doubtful`, `uncertain` (its ground is
     gone), `ends` (on a day to come), `withdrawn`, or the status of a goal. `since` is the day from which that is so, of
     a plan or an end the day it is for; None where no day is known. `by` is the id of the turn that said so, `slot` what
-    it is about, and `value` what holds by now, or is planned; "" where that is not known.
+    it is about, and `value` what holds by now, or is planned; "" where that is not known. `is_partial` where the record
+    tells of other slots, too.
     """
 
     state: str = "current"
@@ -37,6 +38,7 @@ class Standing:
     by: str = ""
     slot: str = ""
     value: str = ""
+    is_partial: bool = False
 
     @property
     def is_marked(self) -> bool:
@@ -44,16 +46,10 @@ class Standing:
         return self.state in _MARKS or self.state == "doubtful"
 
     def __str__(self) -> str:
-        """In words, such as `outdated since 2026-06-10 (home is now Oslo)`."""
+        """In words, such as `outdated since 10 Jun 2026`."""
         words = {**_MARKS, **_OTHERS}.get(self.state, self.state)
-        day = "" if self.since is None else self.since.date().isoformat()
-        told = f"{words} {day}" if day else words.removesuffix(" since").removesuffix(" for")
-        if not self.slot:
-            return told
-        label = label_slot(self.slot)
-        if not self.value:
-            return f"{told} ({label})"
-        return f"{told} ({label}{' is now' if self.state == 'outdated' else ':'} {to_plain_line(self.value)})"
+        told = f"{words} {render_day(self.since.date())}" if self.since else words.removesuffix(" since")
+        return f"{told} ({label_slot(self.slot)})" if self.is_partial else told
 
 
 CURRENT = Standing()
@@ -106,7 +102,10 @@ class Standings:
 
     def find(self, record: Record, moment: datetime) -> Standing:
         """How a record stands at a moment."""
-        marked = [each.standing for each in self.read_values(record) if each.standing.is_marked]
+        values = self.read_values(record)
+        marked = [each.standing for each in values if each.standing.is_marked]
+        if marked and len({each.slot_key for each in values}) > 1:
+            return replace(marked[0], is_partial=True)
         return marked[0] if marked else _find_own_standing(record, moment)
 
 
@@ -130,17 +129,20 @@ def build_standings(
 
     `own` are an application's own slots.
     """
+    found = [*states]
+    known = {fact.id: fact for state in found for fact in state.facts()}
     by_slot: dict[tuple[str, str], list[SlotValue]] = {}
-    newest: dict[tuple[str, str], Fact] = {}
-    for state in states:
-        slot, key = find_named_slot(state.slot, own), (state.subject.casefold(), state.slot)
-        newest |= {key: state.current[-1]} if state.current else {}
-        by_slot[key] = [_to_value(*each, slot) for each in _read_state(state, slot)]
+    for state in found:
+        slot = find_named_slot(state.slot, own)
+        by_slot[state.subject.casefold(), state.slot] = [
+            _to_value(*each, slot) for each in _read_state(state, slot, known)
+        ]
     for fact in retired:
-        slot, key = find_named_slot(fact.slot, own), (fact.subject.casefold(), fact.slot)
-        if fact.reason not in ("refined", "came true"):
-            standing = _describe_end(fact, fact.superseded_at, newest.get(key), slot)
-            by_slot.setdefault(key, []).append(_to_value(fact, standing, False, slot))
+        slot, successor = find_named_slot(fact.slot, own), known.get(fact.superseded_by or "")
+        # what ended before it began was misread as often as it was wrong
+        if fact.reason == "given up" or (fact.reason == "wrong" and successor is not None):
+            standing = _describe_end(fact, successor.first_said_at if successor else None, successor, slot)
+            by_slot.setdefault((fact.subject.casefold(), fact.slot), []).append(_to_value(fact, standing, False, slot))
     by_turn: dict[str, list[SlotValue]] = {}
     values = [value for each in by_slot.values() for value in each]
     for value in values:
@@ -149,16 +151,24 @@ def build_standings(
     return Standings(by_slot, by_turn, {value.fact.id: value for value in values})
 
 
-def _read_state(state: SlotBeliefs, slot: NamedSlot) -> Iterator[tuple[Fact, Standing, bool]]:
+def _read_state(
+    state: SlotBeliefs, slot: NamedSlot, known: Mapping[str, Fact]
+) -> Iterator[tuple[Fact, Standing, bool]]:
     """Each fact of a slot, how it stands, and whether it is held."""
     newest = state.current[-1] if state.current else None
     for fact in state.current:
         yield fact, CURRENT, True
     for fact in state.former:
         came_back = any(is_same_value(fact.value, each.value) for each in state.current)
-        yield fact, CURRENT if came_back else _describe_end(fact, fact.valid_to, newest, slot), False
+        by = newest or known.get(fact.superseded_by or "")
+        yield fact, CURRENT if came_back else _describe_end(fact, fact.valid_to, by, slot), False
     for fact in state.planned:
-        if fact not in state.current:
+        # an event tells its day itself, and a plan without a day says all there is to say
+        if fact in state.current:
+            continue
+        if fact.valid_from is None or slot.kind == "event":
+            yield fact, CURRENT, False
+        else:
             yield fact, Standing("planned", fact.valid_from, slot=slot.name, value=_tell(fact, slot)), False
     for fact in state.stale:
         yield fact, Standing("unknown", fact.stale_since, slot=slot.name), False
