@@ -60,8 +60,9 @@ def parsed(path: Path) -> ast.Module:
     return ast.parse(path.read_text(encoding="utf-8"), filename=str(path))
 
 
-def functions(path: Path) -> Iterator[ast.FunctionDef | ast.AsyncFunctionDef]:
-    return (node for node in ast.walk(parsed(path)) if isinstance(node, FUNCTIONS))
+@cache
+def functions(path: Path) -> list[ast.FunctionDef | ast.AsyncFunctionDef]:
+    return [node for node in ast.walk(parsed(path)) if isinstance(node, FUNCTIONS)]
 
 
 def at(path: Path, node: ast.AST) -> str:
