@@ -32,6 +32,7 @@ _QUICK_FIRST = ("unit", "conformance", "surfaces", "docs", "flows", "faults")
 
 # The tracer takes half as long again as the tests. What these do not run of the package is less than a twentieth of it.
 TRACED_FOLDERS = ("conformance", "models", "surfaces", "unit")
+REPEATING = ("test_cli_demo.py", "test_extraction_hostile.py")
 TRACED_FLOWS = {
     f"test_{name}.py"
     for name in (
@@ -64,7 +65,7 @@ def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, object, object
     """Stop the tracer of coverage for tests that repeat what others cover, and in the child processes of all tests."""
     folder, tracer = item.path.relative_to(TESTS).parts[0], coverage.Coverage.current()
     is_measured = folder in TRACED_FOLDERS or item.path.name in TRACED_FLOWS
-    is_repeated = "[servers" in item.name  # on the embedded file, too
+    is_repeated = "[servers" in item.name or item.path.name in REPEATING  # "servers": on the embedded file, too
     with pytest.MonkeyPatch.context() as patch:
         patch.delenv("COVERAGE_PROCESS_CONFIG", raising=False)
         if tracer is None or (is_measured and not is_repeated):
