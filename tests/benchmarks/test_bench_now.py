@@ -88,3 +88,20 @@ async def test_a_run_gives_figures_and_lists_what_was_wrong(tmp_path: Path) -> N
     wrong = NowScores({"before": [StoryAnswer(CHANGE, "I live in Bergen.")]})
     assert (wrong.share_right("before", "now"), wrong.share_outdated("before")) == (0, 1)
     assert list_failures(wrong) == ["before  a              Where do I live? -> 'I live in Bergen.', not Oslo"]
+
+
+async def test_most_first_hits_tell_what_is_true_now(tmp_path: Path) -> None:
+    scores = await play_stories(tmp_path, STORIES[::8], consolidate=False)
+    assert scores.share_right("before", "now") >= 0.75
+    assert scores.share_right("before", *CONTROLS) >= 0.85
+
+
+@pytest.mark.nightly
+async def test_all_stories_keep_their_figures(tmp_path: Path) -> None:
+    scores = await play_stories(tmp_path, STORIES)
+    for moment in ("before", "after"):
+        assert scores.share_right(moment, "now") >= 0.85
+        assert scores.share_right(moment, *CONTROLS) >= 0.9
+        assert scores.false_marks(moment) == 0
+    assert scores.share_misleading(known_only=True) <= 0.02
+    assert scores.false_marks("context") == 0

@@ -64,7 +64,7 @@ def test_every_block_has_a_test() -> None:
     }
     assert kinds == {
         README: ["python"] * 2 + ["pip install"] * 2 + ["make "] * 2,
-        QUICKSTART: ["python"] * 6 + ["pip install", "sh"],
+        QUICKSTART: ["python"] * 7 + ["pip install", "sh"],
         OPERATIONS: ["python", "sh", "pip install"] + ["sh"] * 6 + ["docker compose"] * 2,
     }
 
