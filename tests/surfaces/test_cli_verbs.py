@@ -13,7 +13,7 @@ def test_a_turn_is_stored_and_found(cli: Any) -> None:
     turn = cli.json("add", "I'm allergic to peanuts.", "--speaker", "Aiko", "--timestamp", "2025-03-08T18:14:00+01:00")
     assert (turn["kind"], turn["role"], turn["timestamp"]) == ("Turn", "user", "2025-03-08T18:14:00+01:00")
     shown = cli("remember", "who is allergic?", "--why")
-    assert " 1. 2025-03-08 17:14 Aiko: I'm allergic to peanuts." in shown
+    assert " 1. 2025-03-08 18:14+01:00 Aiko: I'm allergic to peanuts." in shown
     assert f"turn {turn['id']}" in shown
     assert "words #1" in shown
     assert "words #1" not in cli("remember", "who is allergic?")
