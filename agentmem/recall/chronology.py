@@ -24,6 +24,12 @@ NOW_FACTOR = "now"
 _STEP = 2e-6  # scores are compared to six decimals
 
 
+def is_answered_by_belief(query: RecallQuery, standings: Standings) -> bool:
+    """Whether a plain question about a present state asks for something that is believed."""
+    is_present = parse_question_time(query.parsed.text, query.now).moment == "now"
+    return is_present and standings.holds_answer(query.parsed.text, query.parsed.terms)
+
+
 async def order_by_time(
     selection: RankedSelection, fusion: Fusion, query: RecallQuery, context: SearchContext, standings: Standings
 ) -> RankedSelection:

@@ -24,7 +24,7 @@ from agentmem.memory.semantic.standing import Standings
 from agentmem.models.protocols import Reranker, TokenVectors
 from agentmem.recall.bundle import DeliveredRecords, MemoryBundle, read_profile, read_user_context
 from agentmem.recall.cache import RankingCache
-from agentmem.recall.chronology import order_by_time
+from agentmem.recall.chronology import is_answered_by_belief, order_by_time
 from agentmem.recall.context import DEFAULT_CONTEXT_TOKENS, Context, ContextSources, pack, read_standing_instructions
 from agentmem.recall.evidence import find_fitting
 from agentmem.recall.executor import Deadline, RecallMetrics, build_notices, run_techniques
@@ -283,6 +283,7 @@ class RecallLayer:
         fusion, short = await offload_if_large(context.columns.size, self._fuse, found.lists, context, pool)
         trace, said = found.trace, [*notices, *late]
         about = has_relevant_result(query, context, fusion, self.options.ranking.few_turns)
+        about = about or is_answered_by_belief(query, standings)
         said += [] if about else [NOTICE_NOTHING_RELEVANT]
         if self.options.rerank is not None and len(short.get("Turn", ())) > 1:
             pieces = await embeddings.embed_tokens(query.parsed.text_without_names) if "whole" in found.lists else None

@@ -17,7 +17,7 @@ from importlib.resources import files
 import numpy as np
 
 from agentmem.core.clock import to_micros
-from agentmem.core.columns import CONTAINS_QUESTION, Ints
+from agentmem.core.columns import CONTAINS_QUESTION, Bools, Ints
 from agentmem.core.ranking import Doubles, Fusion, nan_to_zero
 from agentmem.core.records import Turn
 from agentmem.recall.request import RecallQuery
@@ -121,15 +121,19 @@ async def find_turn_moves(
     if asked.moment == "at" and "date" in fusion.lists:  # what was said on a date is not what held then
         scores = scores - nan_to_zero(fusion.lists["date"].values)
         turns = found[np.argsort(-scores[found], kind="stable")]
-    leader, known = int(turns[0]), {*settled, *settled.values()}
-    pairs = {
-        pair: close for pair, close in _find_alike(turns, scores, fusion, context).items() if known.isdisjoint(pair)
-    }
+    is_short = _find_short(turns, context)
+    leader, known = int(turns[0]) if is_short[0] and asked.moment == "at" else -1, {*settled, *settled.values()}
+    alike = _find_alike(turns, scores, is_short, fusion, context)
+    pairs = {pair: close for pair, close in alike.items() if known.isdisjoint(pair)}
     cosines = await _read_cosines(pairs, context)
     statements = await _read_statements({leader, *(each for pair in cosines for each in pair)}, selection, context)
     groups: dict[int, dict[int, float]] = {leader: {}} if leader in statements else {}
+    topic = frozenset(query.parsed.terms) - _find_free_words(query.parsed.text) if cosines else frozenset()
     for (i, j), cosine in cosines.items():
-        if i in statements and j in statements and _compete(statements[i], statements[j], cosine, query, pairs[i, j]):
+        one, other = statements.get(i), statements.get(j)
+        if one is None or other is None or topic & one.terms - other.terms:
+            continue
+        if _compete(one, other, cosine, query.parsed.text, is_close=pairs[i, j]):
             groups.setdefault(i, {})[j] = cosine + float(fusion.lists["whole"].values[j])
     moves = []
     for i, rivals in groups.items():
@@ -141,14 +145,20 @@ async def find_turn_moves(
     return moves
 
 
-def _find_alike(turns: Ints, scores: Doubles, fusion: Fusion, context: SearchContext) -> dict[Pair, bool]:
+def _find_short(turns: Ints, context: SearchContext) -> Bools:
+    """Which of these turns are short statements of a user without a name."""
+    columns = context.columns
+    is_short = (columns.words[turns] <= MAX_WORDS) & (columns.speaker[turns] == columns.speakers.find_code("user"))
+    return np.asarray(is_short & ((columns.asks[turns] & CONTAINS_QUESTION) == 0))
+
+
+def _find_alike(
+    turns: Ints, scores: Doubles, is_short: Bools, fusion: Fusion, context: SearchContext
+) -> dict[Pair, bool]:
     """Pairs of a leading turn and a rival, which may tell the same at another time, by their columns alone; and whether
     the rival is about as near to the question.
     """
-    columns = context.columns
-    is_short = (columns.words[turns] <= MAX_WORDS) & (columns.speaker[turns] == columns.speakers.find_code("user"))
-    is_short &= (columns.asks[turns] & CONTAINS_QUESTION) == 0
-    whole, begins, score = fusion.lists["whole"].values[turns], columns.valid_from[turns], scores[turns]
+    whole, begins, score = fusion.lists["whole"].values[turns], context.columns.valid_from[turns], scores[turns]
     pairs: dict[Pair, bool] = {}
     for place in np.flatnonzero(is_short[:LED_HITS]):
         apart, less_near = np.abs(begins - begins[place]) / _HOUR, whole[place] - whole
@@ -173,6 +183,7 @@ async def _read_statements(
     ordinals: set[int], selection: RankedSelection, context: SearchContext
 ) -> dict[int, _Statement]:
     """The turns as statements; instructions are none."""
+    ordinals = ordinals - {-1}
     missing = [each for each in ordinals if each not in selection.records]
     keys = context.columns.ordinals_by_key
     records = {keys[each.key]: each for each in await context.read(missing)}
@@ -190,15 +201,13 @@ async def _read_statements(
     return found
 
 
-def _compete(leading: _Statement, rival: _Statement, cosine: float, query: RecallQuery, is_close: bool) -> bool:
+def _compete(leading: _Statement, rival: _Statement, cosine: float, question: str, *, is_close: bool) -> bool:
     """Whether the newer of two statements tells what the older one told, as it was later. `is_close`: the rival is
     about as near to the question.
     """
-    words, question = _load_words(), query.parsed.text
+    words = _load_words()
     older, newer = sorted((leading, rival), key=lambda each: each.at)
     if newer.at - older.at < MIN_HOURS_APART * _HOUR and not words.correction.search(newer.text):
-        return False
-    if not set(query.parsed.terms).isdisjoint(leading.terms - rival.terms - words.free - _find_free_words(question)):
         return False
     if words.passing.search(newer.text) and not words.passing.search(older.text):
         return False
@@ -214,9 +223,11 @@ def _compete(leading: _Statement, rival: _Statement, cosine: float, query: Recal
 
 
 def _find_free_words(question: str) -> frozenset[str]:
-    """The index terms of a question's verb, and of the kind of thing that it asks for."""
+    """The index terms of a question that a rival need not hold: of its verb, of the kind of thing that it asks for, and
+    common ones.
+    """
     found = [re.search(pattern, question, re.IGNORECASE) for pattern in _FREE_WORDS]
-    return frozenset(tokenize(" ".join(each[each.lastindex or 0] for each in found if each)))
+    return _load_words().free.union(tokenize(" ".join(each[each.lastindex or 0] for each in found if each)))
 
 
 def _find_form_ratio(one: _Statement, other: _Statement) -> float:

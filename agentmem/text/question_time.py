@@ -53,6 +53,12 @@ _OPEN = re.compile(
     r"|devrais|devrait|por que|deveria|help me|tell me about|draft|explain)\b",
     re.IGNORECASE,
 )
+# Cheaper than to look for dates in every question.
+_MAY_NAME_A_DATE = re.compile(
+    r"\d|\bago\b|\b(?:last|past|previous|yesterday|today|tonight|this)\b"
+    r"|\b(?:in|im|en|em|on|of|during|since|until) [^\W\d]",
+    re.IGNORECASE,
+)
 _PERFECT = re.compile(r"\b(?:have|has|'ve) (?:i|we|he|she|they|you|it|\w+) \w+(?:ed|en|t|ne)\b", re.IGNORECASE)
 
 
@@ -86,6 +92,8 @@ def parse_question_time(text: str, now: datetime) -> QuestionTime:
 
 def _find_past_span(text: str, now: datetime) -> tuple[datetime, datetime] | None:
     """The span of the past that the text names; None for none, and for one that has not begun."""
+    if not _MAY_NAME_A_DATE.search(text):
+        return None
     span = parse_relative_range(text, now)
     if span is None and (hint := parse_date_hint(text)) is not None:
         span = _resolve_hint(hint, now, is_past=_PAST.search(text) is not None)

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 
-from agentmem.beliefs.slots import NamedSlot, Slot
+from agentmem.beliefs.slots import USER_SUBJECT, NamedSlot, Slot
 from agentmem.beliefs.values import is_same_value
 from agentmem.core.record import Record, Status
 from agentmem.core.records import Fact, Goal, Turn
@@ -15,6 +16,10 @@ from agentmem.memory.semantic.belief_view import SlotBeliefs
 from agentmem.text.relative_dates import render_day
 from agentmem.text.tokenizer import tokenize
 
+_FIRST_PERSON = re.compile(
+    r"\b(?:i|me|my|mine|we|us|our|ich|mein\w*|wir|unser\w*|yo|mis?|nuestr\w+|je|mon|ma|mes|eu|meus?|minhas?)\b|\bj'"
+    r"|\b(?:vivo|trabajo|moro|trabalho)\b"
+)
 STANDING_HELP = (
     "current, outdated since, planned for, not known any more, uncertain, ends, withdrawn, or a goal's status."
 )
@@ -99,6 +104,20 @@ class Standings:
         said = record.valid_interval()[0] if isinstance(record, Turn) else None
         told = self.by_turn.get(record.id, ()) if said else ()
         return [each for each in told if each.fact.valid_to is None or (said and said < each.fact.valid_to)]
+
+    def holds_answer(self, text: str, terms: Collection[str]) -> bool:
+        """Whether a value is held that a question about a present state asks for, by its text and index terms.
+
+        That of the user's own slots is asked for in the first person, that of others by their names.
+        """
+        low = text.casefold()
+        return any(
+            each.is_held
+            and each.is_asked_for(terms)
+            and (_FIRST_PERSON.search(low) is not None if subject == USER_SUBJECT else subject in low)
+            for (subject, _), values in self.by_slot.items()
+            for each in values
+        )
 
     def find(self, record: Record, moment: datetime) -> Standing:
         """How a record stands at a moment."""
