@@ -160,6 +160,7 @@ class AgentMemory(SyncFacade[AsyncAgentMemory]):
     complete_goal = async_to_sync(AsyncAgentMemory.complete_goal)
     announce = async_to_sync(AsyncAgentMemory.announce)
     get_record = async_to_sync(AsyncAgentMemory.get_record)
+    find_standing = async_to_sync(AsyncAgentMemory.find_standing)
     list_records = async_to_sync(AsyncAgentMemory.list_records)
     forget = async_to_sync(AsyncAgentMemory.forget)
     restore = async_to_sync(AsyncAgentMemory.restore)
