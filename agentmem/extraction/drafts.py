@@ -22,7 +22,8 @@ class Window:
     `context_turns` are the turns of the same conversation just before, for reading only. `known_facts` and
     `known_entities` are those that were known in scope before, the most related first; a draft may name their ids.
     `participants` are the names of who speaks. `agent_id` is whose private channel takes what the assistant says of
-    itself, None for nobody's. `slots` are the application's own.
+    itself, None for nobody's. `slots` are the application's own. `day_first` tells how 05/07/2026 is read, None for the
+    language of the text.
     """
 
     conversation_id: str
@@ -34,6 +35,7 @@ class Window:
     participants: tuple[str, ...] = ()
     agent_id: str | None = None
     slots: Mapping[str, Slot] = field(default_factory=dict)
+    day_first: bool | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -23,13 +23,18 @@ def to_wall_window(window: Window, local: LocalTime) -> Window:
 
 
 def restore_moments(draft: ExtractionDraft, window: Window, local: LocalTime) -> ExtractionDraft:
-    """What was read of such a window, with hours as moments again; days stay as they are."""
+    """What was read of such a window, with hours as moments again; days stay as they are, but that nothing begins later
+    than it was said to hold: east of UTC a day begins before its midnight there.
+    """
     spoken = {turn.id: turn.timestamp or turn.recorded_at for turn in window.turns}
 
     def move(moment: datetime | None, turn_id: str) -> datetime | None:
         at = spoken.get(turn_id)
-        if moment is None or at is None or is_calendar_day(moment):
+        if moment is None or at is None:
             return moment
+        if is_calendar_day(moment):
+            is_today = moment > at and moment.date() == local.localize(at).date()
+            return at if is_today else moment
         return add_time(moment, -(local.localize(at).utcoffset() or timedelta(0)))
 
     facts = (

@@ -24,6 +24,7 @@ from agentmem.settings.sections import (
 )
 
 PathText: TypeAlias = str | PathLike[str]
+DateOrder: TypeAlias = Literal["", "day_first", "month_first"]
 AuditLevel: TypeAlias = Literal["off", "writes", "reads", "verbose"]
 RecallProfile: TypeAlias = Literal["default", "best"]
 
@@ -179,6 +180,7 @@ class SettingsOverrides(TypedDict, total=False):
     recall: Mapping[str, Mapping[str, Any]]
     clock: Clock | None
     time_zone: str
+    date_order: DateOrder
     seed: int | str | None
     threads: int
     vector_cache_mb: int

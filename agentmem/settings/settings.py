@@ -18,7 +18,7 @@ from agentmem.core.clock import Clock
 from agentmem.core.local_time import parse_timezone
 from agentmem.core.redaction import SecretText, failure_reason, is_command
 from agentmem.errors import ConfigError
-from agentmem.settings.overrides import AuditLevel, RecallProfile, SettingsOverrides
+from agentmem.settings.overrides import AuditLevel, DateOrder, RecallProfile, SettingsOverrides
 from agentmem.settings.sections import (
     BufferOptions,
     ClusterOptions,
@@ -111,6 +111,7 @@ class Settings(BaseSettings):
     clock: Clock | None = Field(default=None, exclude=True, repr=False)
     seed: int | str | None = None
     time_zone: str = ""  # of the users, as Europe/Oslo; "" for that of each turn
+    date_order: DateOrder = ""  # of 05/07/2026; "" for the language of the text
     threads: int = Field(default=2, ge=1, le=64)  # texts that a local model reads side by side
     vector_cache_mb: int = Field(default=512, ge=1)
     models: Path | None = None
@@ -254,6 +255,11 @@ class Settings(BaseSettings):
     def zone(self) -> tzinfo | None:
         """The time zone of all users, None where each has their own."""
         return parse_timezone(self.time_zone) if self.time_zone else None
+
+    @property
+    def day_first(self) -> bool | None:
+        """How 05/07/2026 is read; None where the language of a text decides."""
+        return self.date_order == "day_first" if self.date_order else None
 
     @property
     def database(self) -> Path:

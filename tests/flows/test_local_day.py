@@ -41,6 +41,25 @@ def test_a_turn_is_of_its_speakers_day(home: Path, setting: str, belief: str, sa
         assert f"yesterday = {day - 1} Feb 2026" in text
 
 
+def test_what_holds_from_today_on_holds_east_of_utc_too(home: Path) -> None:
+    said = datetime.fromisoformat("2026-02-04T00:30:00+09:00")
+    with open_memory(home, clock=ManualClock(said + timedelta(minutes=5))) as memory:
+        memory.store_turn("I moved to Turku today.", timestamp=said)
+        memory.consolidate("consolidate")
+        (home_belief,) = memory.beliefs("user", "home")
+        assert [(fact.value, fact.valid_from) for fact in home_belief.current] == [("Turku", said)]
+
+
+@pytest.mark.parametrize("order, month", [("day_first", 7), ("month_first", 5), ("", None)])
+def test_a_setting_tells_the_order_of_an_ambiguous_date(home: Path, order: str, month: int | None) -> None:
+    with open_memory(home, clock=ManualClock(LATE), date_order=order) as memory:
+        memory.store_turn("I moved to Turku on 05/07/2025.", timestamp=LATE)
+        memory.consolidate("consolidate")
+        (fact,) = memory.beliefs("user", "home")[0].current
+        begun = fact.valid_from
+        assert (begun and begun.date().isoformat()) == (month and f"2025-0{month}-0{12 - month}")
+
+
 @pytest.mark.parametrize("setting, offset", [("", "-08:00"), ("America/Los_Angeles", "+00:00")])
 def test_yesterday_in_a_question_is_the_users(home: Path, setting: str, offset: str) -> None:
     """At 03:30 UTC it is 4 February in Los Angeles, and the 3rd ends at 08:00 UTC on the 4th."""

@@ -26,8 +26,8 @@ _PARTLY = re.compile(
 class PhraseReader:
     """Reads the phrases of every language; English alone has things of the user's ("my rent is")."""
 
-    def __init__(self, frames: FrameSet, people: PeopleReader) -> None:
-        self.english, self.people, self.talk = frames, people, people.talk
+    def __init__(self, frames: FrameSet, people: PeopleReader, day_first: bool | None = None) -> None:
+        self.english, self.people, self.talk, self.day_first = frames, people, people.talk, day_first
 
     def read(self, sentence: PlainSentence, now: datetime) -> Iterator[SlotClaim]:
         """The claims of a sentence."""
@@ -103,7 +103,7 @@ class PhraseReader:
             value = pattern.format(*typed.values())
             yield SlotClaim(subject=subject, slot=slot, value=value, span=span)
         elif frame.kind != "skip":
-            dates = find_dates(sentence.plain, now)
+            dates = find_dates(sentence.plain, now, day_first=self.day_first)
             for claim in self._read_own(frame.kind, typed, found[0], dates):
                 needs: Need = "known" if any(fill.needs_known for fill in frame.fills) else ""
                 yield replace(claim, subject=subject, needs=needs, span=span)

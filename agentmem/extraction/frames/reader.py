@@ -66,15 +66,18 @@ class FrameReader:
         people: Iterable[str] = (),
         kin: Mapping[str, str] = MappingProxyType({}),
         known: Iterable[KnownValue] = (),
+        day_first: bool | None = None,
     ) -> None:
         """`people` are names that are known, `kin` those of the user's people by what they are: "mum", "boss".
 
-        `known` are values that are held or planned, which a turn may change by their own words.
+        `known` are values that are held or planned, which a turn may change by their own words. `day_first` tells how
+        05/07/2026 is read, None for the language of the text.
         """
         self.known_values = KnownValueReader(tuple(known))
         self.frames: FrameSet = load_frames(LANGUAGES[0])
         self.people = PeopleReader(self.frames, people, kin)
-        self.phrases = PhraseReader(self.frames, self.people)
+        self.phrases = PhraseReader(self.frames, self.people, day_first)
+        self.day_first = day_first
         self.talk = self.people.talk
 
     def read(self, text: str, now: datetime, asked: str = "") -> list[SlotClaim]:
@@ -159,7 +162,8 @@ class FrameReader:
     # -- a sentence
 
     def _read_sentence(self, sentence: PlainSentence, now: datetime) -> Iterator[SlotClaim]:
-        dates = [replace(each, text=sentence.get_typed(*each.core)) for each in find_dates(sentence.plain, now)]
+        found_dates = find_dates(sentence.plain, now, day_first=self.day_first)
+        dates = [replace(each, text=sentence.get_typed(*each.core)) for each in found_dates]
         undated = _cut(sentence, [date.span for date in dates])
         corrects = CORRECTION.search(sentence.plain) is not None
         is_explicit = EXPLICIT_CORRECTION.search(sentence.plain) is not None

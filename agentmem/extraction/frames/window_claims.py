@@ -30,7 +30,7 @@ def read_slot_claims(window: Window) -> dict[str, list[SlotClaim]]:
         if turn.role.lower() in NON_HUMAN_ROLES:
             asked = turn.content if turn.role.lower() == "assistant" else asked
             continue
-        reader = readers.setdefault(turn.speaker or "", FrameReader(people, kin, known))
+        reader = readers.setdefault(turn.speaker or "", FrameReader(people, kin, known, window.day_first))
         out[turn.id] = reader.read(turn.content, turn.timestamp or turn.recorded_at or _EPOCH, asked)
         asked = ""
     return out

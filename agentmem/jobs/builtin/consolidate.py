@@ -351,6 +351,7 @@ class _ConsolidateRun:
             participants=tuple(dict.fromkeys(turn.speaker for turn in people if turn.speaker)),
             agent_id=_agent_of(turns),
             slots=self.engine.settings.slots,
+            day_first=self.engine.settings.day_first,
         )
         local = await read_local_time(leased.context)
         read = await self._extract(to_wall_window(window, local))

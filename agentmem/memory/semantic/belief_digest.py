@@ -111,11 +111,12 @@ async def _build_digest(
     states = await BeliefView(context).beliefs(as_of=moment, known_at=known_at)
     facts = [fact for state in states for fact in state.facts()]
     local = LocalTime(context.engine.zone, find_user_zone(facts, moment))
+    told = [state.relocate(local) for state in states]
     digest = BeliefDigest(
-        build_belief_lines([state.relocate(local) for state in states], moment, slots),
+        build_belief_lines(told, moment, slots),
         frozenset(fact.key for fact in facts),
         frozenset(_list_instruction_turns(states, slots)),
-        build_standings(states, [] if known_at else await _read_retired(context), slots),
+        build_standings(told, [] if known_at else await _read_retired(context), slots),
     )
     return digest, facts
 
