@@ -6,11 +6,13 @@ import json
 import os
 import subprocess
 from collections.abc import Iterator
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from agentmem import AgentMemory
 from tests.programs.served import AGENTMEM
 
 HALF_AN_EMOJI = '"arguments":{"text":"\\ud83d"}'
@@ -82,3 +84,16 @@ def test_the_server_ends_quietly_when_its_client_no_longer_reads(server: subproc
     tell(server, PING)
     server.stdin.close()
     assert (server.wait(), server.stderr.read()) == (0, b"")
+
+
+def test_what_is_true_now_comes_first_over_stdio(server: subprocess.Popen[bytes], home: Path) -> None:
+    with AgentMemory("ann", home=home, embedder="hash") as memory:
+        for day, text in ((12, "I live in Bergen."), (20, "The soup needs salt."), (28, "I moved to Oslo.")):
+            memory.store_turn(text, timestamp=datetime(2026, 1, day, tzinfo=UTC))
+        memory.consolidate()
+    params = {"name": "search_memory", "arguments": {"query": "Where do I live?"}}
+    answer = ask(server, json.dumps({"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": params}))
+    results = answer["result"]["structuredContent"]["results"]
+    assert "Oslo" in results[0]["text"]
+    marks = [each["standing"] for each in results if "live in Bergen" in each["text"]]
+    assert marks == ["outdated since 28 Jan 2026"]
