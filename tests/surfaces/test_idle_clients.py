@@ -135,10 +135,10 @@ async def test_who_takes_no_answer_is_cut_off_and_holds_up_nobody(
     home: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     monkeypatch.setattr(slots, "MAX_TRANSFERS", 2)
-    async with serving(home, request_seconds=1.0) as (client, connect):
+    async with AsyncAgentMemory("ann", home=home, embedder="hash") as memory:
         for number in range(40):
-            turns = [{"content": f"{number} " + "long " * 4_000} for _ in range(20)]
-            assert (await client.post("/v1/turns/batch", json={"turns": turns})).status_code == 201
+            await memory.store_turns([{"content": f"{number} " + "long " * 4_000} for _ in range(20)])
+    async with serving(home, request_seconds=3.0) as (client, connect):
         stalled = [await connect() for _ in range(4)]
         for _, writer in stalled:
             writer.write(b"GET /v1/export HTTP/1.1\r\nHost: localhost\r\n\r\n")
