@@ -78,7 +78,11 @@ def test_the_options_of_a_group_are_the_fields_of_its_model(group: str) -> None:
 
 def test_every_word_that_a_type_allows_is_allowed_and_no_other() -> None:
     closed = {name: get_args(kind) for name, kind in hints(SettingsOverrides).items() if get_origin(kind) is Literal}
-    assert closed == {"audit_level": ("off", "writes", "reads", "verbose"), "recall_profile": ("default", "best")}
+    assert closed == {
+        "audit_level": ("off", "writes", "reads", "verbose"),
+        "recall_profile": ("default", "best"),
+        "date_order": ("", "day_first", "month_first"),
+    }
     for name, words in closed.items():
         assert [getattr(load_settings(**{name: word}), name) for word in words] == list(words)
     for name, words in {"half_life_days": HALF_LIVES, "beta": BETAS}.items():
