@@ -53,6 +53,16 @@ _OPEN = re.compile(
     r"|devrais|devrait|por que|deveria|help me|tell me about|draft|explain)\b",
     re.IGNORECASE,
 )
+# What a date asks the state of; "What did I buy in May?" asks for what happened then.
+_STATE = re.compile(
+    r"\b(?:was|were|live|work|have|had|own|drive|use|pay|cost|weigh|study|eat|play|speak|wear|train|rent|run|host|ride|sleep"
+    r"|like|prefer|belong|take|go to|keep|earn|meet"
+    r"|war|waren|hatte|hatten|wohn\w+|gewohnt|arbeit\w+|gearbeitet|gefahren|fuhr\w*|kostete\w*|gekostet|hie\u00df"
+    r"|viv\w+|trabaj\w+|era|eran|ten\u00eda\w*|costaba|usaba\w*|estaba\w*|iba\w*"
+    r"|habit\w+|travaill\w+|\u00e9tait|\u00e9tais|avais|avait|co\u00fbtait|conduisais|allais"
+    r"|mor\w+|trabalh\w+|tinha|custava|estava|usava|ia)\b|\bj'(?:habit|\u00e9t|av)\w+",
+    re.IGNORECASE,
+)
 # Cheaper than to look for dates in every question.
 _MAY_NAME_A_DATE = re.compile(
     r"\d|\bago\b|\b(?:last|past|previous|yesterday|today|tonight|this)\b"
@@ -79,7 +89,7 @@ def parse_question_time(text: str, now: datetime) -> QuestionTime:
     if _OPEN.search(text):
         return QuestionTime("always")
     if (span := _find_past_span(text, now)) is not None:
-        return QuestionTime("at", start=span[0], end=span[1])
+        return QuestionTime("at", start=span[0], end=span[1]) if _STATE.search(text) else QuestionTime("always")
     is_past = _PAST.search(text) is not None
     if is_past and (named := _BEFORE_NAMED.search(text)):
         return QuestionTime("before", named=named["named"].strip(" ?.!\u00bf"))

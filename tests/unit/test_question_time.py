@@ -59,6 +59,7 @@ QUESTIONS = {
     ],
     "always": [
         "Why did I leave Acme?",
+        "What did I buy in May 2026?",
         "What did the doctor say?",
         "Should I take the job?",
         "Summarize my trip to Rome",
