@@ -37,8 +37,8 @@ _MONTHS = (
     "november",
     "december",
 )
-_MONTH_NUMBERS = {name: n for n, name in enumerate(_MONTHS, 1)} | {name[:3]: n for n, name in enumerate(_MONTHS, 1)}
-_MONTH_NUMBERS["sept"] = 9
+MONTH_NUMBERS = {name: n for n, name in enumerate(_MONTHS, 1)} | {name[:3]: n for n, name in enumerate(_MONTHS, 1)}
+MONTH_NUMBERS["sept"] = 9
 _UNAMBIGUOUS_MONTHS = frozenset(_MONTHS) - {"march", "may"}
 # German, Spanish, French and Portuguese; they count only beside a day, a year or a word like "im".
 _OTHER_MONTHS = (
@@ -55,7 +55,7 @@ _OTHER_MONTHS = (
     "noviembre novembre novembro",
     "dezember diciembre d\u00e9cembre dezembro",
 )
-_MONTH_NUMBERS |= {name: number for number, line in enumerate(_OTHER_MONTHS, 1) for name in line.split()}
+MONTH_NUMBERS |= {name: number for number, line in enumerate(_OTHER_MONTHS, 1) for name in line.split()}
 
 _DAY = r"(?:3[01]|[12]\d|0?[1-9])(?:st|nd|rd|th)?(?!\w)"
 _YEAR = re.compile(r"(?<![\w.,$€£])(?:19|20)\d\d(?![\w%]|[.,]\d)")
@@ -64,7 +64,7 @@ _NUMERIC_DATE = re.compile(r"(?<![\w/.])(\d{1,2})([/.])(\d{1,2})\2((?:19|20)?\d\
 _MONTH_MENTION = re.compile(
     rf"(?P<before>(?<!\w)(?P<day>{_DAY})\.?\s(?:(?:of|de)\s)?"
     r"|\b(?:in|of|on|during|early|late|mid|since|until|till|last|next|im|en|em|seit|desde|depuis)\s)?"
-    rf"\b(?P<name>{'|'.join(sorted(_MONTH_NUMBERS, key=len, reverse=True))})\b\.?"
+    rf"\b(?P<name>{'|'.join(sorted(MONTH_NUMBERS, key=len, reverse=True))})\b\.?"
     rf"(?P<after>\s(?P<day_after>{_DAY})|,?\s(?:de\s)?\d)?"
 )
 
@@ -183,7 +183,7 @@ def parse_date_hint(text: str) -> DateHint | None:
     days: set[int] = set()
     for found in _MONTH_MENTION.finditer(low):
         if found["name"] in _UNAMBIGUOUS_MONTHS or found["before"] or found["after"]:
-            months.add(_MONTH_NUMBERS[found["name"]])
+            months.add(MONTH_NUMBERS[found["name"]])
             days |= {int(day.rstrip("stndrh")) for day in (found["day"], found["day_after"]) if day}
     for iso in _ISO_DATE.finditer(low):
         years.add(int(iso[1]))

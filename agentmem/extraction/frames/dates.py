@@ -8,34 +8,14 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 
 from agentmem.extraction.frames.verb_group import Direction, find_direction, find_language
-from agentmem.text.normalization import MONTHS, WEEKDAYS
-from agentmem.text.temporal import parse_relative_range
+from agentmem.text.normalization import WEEKDAYS
+from agentmem.text.temporal import MONTH_NUMBERS, parse_relative_range
 
-# The months of German, Spanish, French and Portuguese where they are written otherwise than in English.
-_OTHER_MONTHS = (
-    "januar enero janvier janeiro",
-    "februar febrero f\u00e9vrier fevereiro",
-    "m\u00e4rz marzo mars mar\u00e7o",
-    "abril avril",
-    "mai mayo maio",
-    "juni junio juin junho",
-    "juli julio juillet julho",
-    "agosto ao\u00fbt",
-    "septiembre septembre setembro",
-    "oktober octubre octobre outubro",
-    "noviembre novembre novembro",
-    "dezember diciembre d\u00e9cembre dezembro",
-)
-_MONTH_NUMBERS = {
-    **{name: number for number, full in enumerate(MONTHS, start=1) for name in (full, full[:3])},
-    "sept": 9,
-    **{name: number for number, line in enumerate(_OTHER_MONTHS, start=1) for name in line.split()},
-}
 _ACCENTS = str.maketrans(
     "\u00e1\u00e0\u00e2\u00e3\u00e4\u00e9\u00e8\u00ea\u00ed\u00ee\u00f3\u00f4\u00f5\u00f6\u00fa\u00fb\u00fc\u00e7\u00f1",
     "aaaaaeeeiioooouuucn",
 )
-_MONTH_NUMBERS |= {name.translate(_ACCENTS): number for name, number in _MONTH_NUMBERS.items()}
+_MONTH_NUMBERS = {**MONTH_NUMBERS, **{name.translate(_ACCENTS): number for name, number in MONTH_NUMBERS.items()}}
 _MONTH = "|".join(sorted(_MONTH_NUMBERS, key=len, reverse=True))
 _DAY = r"(?:3[01]|[12]\d|0?[1-9])(?:st|nd|rd|th|er|\.)?"
 DATE = (
