@@ -1,0 +1,264 @@
+"""Reads plain statements about slots: main clauses in the present about the speaker or a named person.
+
+A clause counts only where all of it is understood: it begins with a frame and ends where the frame ends, and nothing in
+its sentence doubts, reports, conditions or dates it otherwise. What is left over is for a model.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from types import MappingProxyType
+
+from agentmem.beliefs.belief import Mark, Operation, Tense
+from agentmem.beliefs.slots import PEOPLE_SLOTS, USER_SUBJECT, find_slot
+from agentmem.extraction.frames.dates import SaidDate, find_dates
+from agentmem.extraction.frames.slot_claim import SlotClaim
+from agentmem.extraction.plain.language import LANGUAGES, Language, PlainFrame, load_language
+from agentmem.extraction.plain.turn_text import Sentence, TurnText, read_turn
+
+MAX_SENTENCE_CHARS = 240
+MAX_ANSWER_WORDS = 6
+MAX_ORDER_CHARS = 160  # an order in a longer turn is for that turn, unless it says "always"
+_MIN_AGE, _MAX_AGE = 3, 110
+_NAMED_SLOTS = frozenset({"home", "employer", "birthplace", "name", "call_me", *PEOPLE_SLOTS})
+_TONGUE_SLOTS = frozenset({"languages", "answer_language"})
+_LIST_SLOTS = frozenset({"languages", "allergies", "conditions"})
+
+
+@dataclass(frozen=True, slots=True)
+class _Clause:
+    """A clause with whom it is about: its subject and the place where the words about it begin."""
+
+    language: Language
+    sentence: Sentence
+    subject: str
+    start: int
+    end: int
+
+
+class PlainReader:
+    """Reads the turns of one speaker in their order.
+
+    `people` are names that are known, `kin` those of the speaker's people by the English word for what they are.
+    """
+
+    def __init__(
+        self,
+        people: Iterable[str] = (),
+        kin: Mapping[str, str] = MappingProxyType({}),
+        day_first: bool | None = None,
+    ) -> None:
+        self.people = {name.split()[0].lower(): name.partition(" (")[0] for name in people if name.strip()}
+        self.kin = dict(kin)
+        self.day_first = day_first
+        self.languages = [load_language(name) for name in LANGUAGES]
+        self._named: set[tuple[str, str]] = set()  # who was named in this turn, with "f", "m" or ""
+
+    def read(self, text: str, now: datetime, asked: str = "") -> list[SlotClaim]:
+        """The claims of a turn. `asked` is what was said to the speaker just before, for short answers."""
+        turn = read_turn(text)
+        if any(each.words["unreal_turn"].search(turn.plain) for each in self.languages):
+            return []
+        now = now.astimezone(UTC) if now.tzinfo else now.replace(tzinfo=UTC)
+        self._named = set()
+        out: list[SlotClaim] = []
+        for number, sentence in enumerate(turn.sentences):
+            if sentence.is_question:
+                continue
+            answers = self._read_answer(sentence, asked) if number == 0 and asked else []
+            found = answers or self._read_sentence(sentence, turn, now)
+            out += (
+                replace(each, span=(each.span[0] + sentence.start, each.span[1] + sentence.start)) for each in found
+            )
+        return list(dict.fromkeys(out))
+
+    def _read_sentence(self, sentence: Sentence, turn: TurnText, now: datetime) -> Iterator[SlotClaim]:
+        for language in self.languages:
+            if not language.words["marker"].search(sentence.text):
+                continue
+            if not language.words["fiction"].search(sentence.text):
+                yield from self._read_people(language, sentence)
+            if len(sentence.text) > MAX_SENTENCE_CHARS or language.words["unreal"].search(sentence.text):
+                return
+            setting = language.words["setting"].search(sentence.text)  # "when I am at home, I ..."
+            for start, end in sentence.split_clauses(language.joint):
+                if setting and setting.start() < start:
+                    return
+                lead = language.lead.match(sentence.text, start)
+                subject, at = self._find_subject(language, sentence, lead.end() if lead else start)
+                yield from self._read_clause(_Clause(language, sentence, subject, at, end), turn, now)
+
+    # -- people
+
+    def _find_subject(self, language: Language, sentence: Sentence, start: int) -> tuple[str, int]:
+        """Whom a clause is about, and where the words about them begin; the user where nobody is named."""
+        text = sentence.text
+        if (found := language.named_kin.match(text, start)) and self._is_name(language, found["name"]):
+            return found["name"], found.end()
+        if found := language.known_kin.match(text, start):
+            known = self.kin.get(language.kin[found["noun"].lower()].noun, "")
+            return (known, found.end()) if known else (USER_SUBJECT, start)
+        word = re.compile(r"[^\W\d_]+(?:[-'][^\W\d_]{2,})*(?= |'s )").match(text, start)
+        if word is None:
+            return USER_SUBJECT, start
+        after = word.end() + (text[word.end()] == " ")
+        if word[0].lower() in self.people and word[0][0].isupper():
+            return self.people[word[0].lower()], after
+        gender = (
+            "f" if language.words["she"].fullmatch(word[0]) else "m" if language.words["he"].fullmatch(word[0]) else ""
+        )
+        if gender and len(self._named) == 1 and next(iter(self._named))[1] in (gender, ""):
+            return next(iter(self._named))[0], after
+        return USER_SUBJECT, start
+
+    def _read_people(self, language: Language, sentence: Sentence) -> Iterator[SlotClaim]:
+        """Who is who: "my sister Anna", "my dog's name is Rex"."""
+        for pattern in language.people:
+            for found in pattern.finditer(sentence.text):
+                kin, name = language.kin[found["noun"].lower()], found["name"]
+                if not self._is_name(language, name):
+                    continue
+                self.people[name.split()[0].lower()] = name
+                self._named.add((name, kin.gender))
+                self.kin[kin.noun] = name
+                if kin.slot:
+                    value = f"{name} ({kin.noun})" if kin.slot == "pets" else name
+                    yield SlotClaim(subject=USER_SUBJECT, slot=kin.slot, value=value, noun=kin.noun, span=found.span())
+
+    def _is_name(self, language: Language, name: str) -> bool:
+        words = name.lower().split()
+        return not any(word in language.stop_words or word in language.kin for word in words)
+
+    # -- clauses
+
+    def _read_clause(self, clause: _Clause, turn: TurnText, now: datetime) -> Iterator[SlotClaim]:
+        language, text = clause.language, clause.sentence.text
+        for frame in language.own if clause.subject == USER_SUBJECT else language.others:
+            found = frame.pattern.match(text, clause.start)
+            if found is None:
+                continue
+            date = self._find_date(clause, found, now)
+            end = date.span[1] if date else found.end()
+            rest = text[found.end() : max(end, clause.end)] if not date else ""
+            if not language.words["goes_on"].match(text[end:]) or (
+                "born" not in frame.flags and language.words["other_time"].search(found[0] + rest)
+            ):
+                continue
+            operation = _find_operation(language, found, frame)
+            if operation is None or ("dated" in frame.flags and not (date and date.is_since)):
+                continue
+            if (
+                "order" in frame.flags
+                and len(turn.plain) > MAX_ORDER_CHARS
+                and not language.words["always"].search(text)
+            ):
+                continue  # an order for one task
+            claims = list(self._fill(clause, frame, found, turn))
+            if claims:
+                since, until = _find_interval(date)
+                other = language.words["instead"].match(text[found.end() :])
+                mark: Mark = "change" if "change" in frame.flags else "correct" if other and operation == "is" else ""
+                for claim in claims:
+                    yield self._date_plan(
+                        replace(
+                            claim, operation=operation, mark=mark, since=since, until=until, span=(clause.start, end)
+                        ),
+                        now,
+                    )
+                return
+
+    def _fill(self, clause: _Clause, frame: PlainFrame, found: re.Match[str], turn: TurnText) -> Iterator[SlotClaim]:
+        """The values of a frame; none where one of them is no value."""
+        language = clause.language
+        key = found.groupdict().get("key")
+        tense: Tense = "planned" if "planned" in frame.flags else "current"
+        out = [SlotClaim(subject=clause.subject, slot=slot, value=value, tense=tense) for slot, value in frame.meant]
+        for group, slot in frame.fills:
+            if found[group] is None:
+                continue
+            name = slot.replace("_key", f":{key.lower()}") if key else slot
+            parts = language.separator.split(found[group]) if name in _LIST_SLOTS else [found[group]]
+            if not all(_is_value(language, name, part, turn) for part in parts):
+                return
+            is_tongue = name in _TONGUE_SLOTS
+            values = [language.tongues[part.lower()] if is_tongue else part.strip() for part in parts]
+            out += (SlotClaim(subject=clause.subject, slot=name, value=value, tense=tense) for value in values)
+        yield from out
+
+    def _find_date(self, clause: _Clause, found: re.Match[str], now: datetime) -> SaidDate | None:
+        """The date right behind a frame: "since March", "until Friday"."""
+        text = clause.sentence.text
+        if not clause.language.words["dated"].match(text[found.end() :].lstrip(" ,")):
+            return None
+        lower = "".join(low if len(low := char.lower()) == 1 else char for char in text)
+        dates = [each for each in find_dates(lower, now, day_first=self.day_first) if each.span[0] <= found.end() + 2]
+        date = next((each for each in dates if each.span[0] >= found.end()), None)
+        return date if date and (date.is_since or date.is_until or date.end) else None
+
+    def _date_plan(self, claim: SlotClaim, now: datetime) -> SlotClaim:
+        """A plan with its day."""
+        if claim.tense != "planned":
+            return claim
+        dates = find_dates(claim.value.lower(), now, "future", day_first=self.day_first)
+        return replace(claim, since=dates[0].moment, until=dates[0].end) if dates else claim
+
+    # -- answers
+
+    def _read_answer(self, sentence: Sentence, asked: str) -> list[SlotClaim]:
+        """A few words after a direct question are its value."""
+        questions = re.findall(r"[^.!?\n]*\?", asked[-300:])
+        text = sentence.text.rstrip(" .,!")
+        if not questions or len(text.split()) > MAX_ANSWER_WORDS:
+            return []
+        for language in self.languages:
+            for row in language.answers:
+                found = row.answer.fullmatch(text) if row.question.search(questions[-1]) else None
+                if found is None or language.words["unreal"].search(text):
+                    continue
+                parts = language.separator.split(found["value"]) if row.slot in _LIST_SLOTS else [found["value"]]
+                if all(_is_value(language, row.slot, part, None) for part in parts):
+                    values = [language.tongues.get(p.lower(), p) if row.slot in _TONGUE_SLOTS else p for p in parts]
+                    span = found.span("value")
+                    return [SlotClaim(subject=USER_SUBJECT, slot=row.slot, value=value, span=span) for value in values]
+        return []
+
+
+def _find_operation(language: Language, found: re.Match[str], frame: PlainFrame) -> Operation | None:
+    """Whether a clause affirms, denies or ends its values; None where a frame cannot be negated."""
+    values = [found.span(group) for group, _ in frame.fills if found[group] is not None]
+    around, at = "", found.start()
+    for start, end in values:
+        around, at = around + found.string[at:start], max(at, end)
+    around += found.string[at : found.end()]
+    if "deny" in frame.flags:
+        return "over" if language.words["over"].search(around) else "deny"
+    if "no" in frame.flags:
+        return "is"
+    is_over, is_denied = language.words["over"].search(around), language.words["deny"].search(around)
+    if not (is_over or is_denied):
+        return "is"
+    return None if "state" not in frame.flags else "over" if is_over else "deny"
+
+
+def _find_interval(date: SaidDate | None) -> tuple[datetime | None, datetime | None]:
+    if date is None:
+        return None, None
+    if date.end is not None:
+        return date.moment, date.end
+    return (None, date.moment) if date.is_until else (date.moment, None)
+
+
+def _is_value(language: Language, slot: str, value: str, turn: TurnText | None) -> bool:
+    words = re.findall(r"[^\s,;]+", value.lower())
+    if not words or re.search(r"([^\W\d])\1\1", value):  # "sooo"
+        return False
+    if find_slot(slot).kind == "event" or slot in ("birthday", "birth_date", "the"):
+        return True
+    if words[0] in language.stop_words or words[-1] in language.stop_words:
+        return False
+    if slot in _NAMED_SLOTS and value.islower() and (turn is None or turn.has_capitals):
+        return False
+    return slot != "age" or not value.isdigit() or _MIN_AGE <= int(value) <= _MAX_AGE
