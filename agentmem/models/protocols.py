@@ -161,13 +161,17 @@ class LLMRequest:
 
 @dataclass(frozen=True, slots=True)
 class LLMReply:
-    """What a language model answered, and what was used up: `cached_tokens` of the input came from a cache."""
+    """What a language model answered, and what was used up: `cached_tokens` of the input came from a cache.
+
+    `is_truncated`: it was cut off at `max_tokens`; only a request with a schema is answered so.
+    """
 
     text: str = field(repr=False)
     input_tokens: int
     cached_tokens: int
     output_tokens: int
     model: str
+    is_truncated: bool = False
 
 
 class LLM(Protocol):

@@ -15,10 +15,10 @@ from types import MappingProxyType
 from typing import Any, TypeVar
 
 from pydantic import BaseModel, ValidationError
-from pydantic_core import from_json
 
 from agentmem.errors import BudgetExceeded, InvalidModelOutput
 from agentmem.models.protocols import LLM, MAX_REPLY_BYTES, LLMReply, LLMRequest
+from agentmem.models.reply_reader import read_reply
 from agentmem.text.tokenizer import estimate_tokens
 
 _SUPPORTED_FORMATS = {"date", "date-time", "duration", "email", "hostname", "ipv4", "ipv6", "time", "uuid"}
@@ -236,10 +236,21 @@ class Budget:
 
 @dataclass(frozen=True, slots=True)
 class _InvalidReply:
-    """Why a reply is of no use: in short for errors, which hold nothing of it, and at length for the model."""
+    """Why a reply is of no use: in short for errors, which hold nothing of it, and at length for the model. `partial`
+    is what was whole of one that was cut off.
+    """
 
     summary: str
     details: str
+    partial: Any = None
+
+
+class TruncatedReply(InvalidModelOutput):
+    """The reply was cut off. `partial` is what was whole before, as the type that was asked for; None for nothing."""
+
+    def __init__(self, message: str, partial: BaseModel | None = None) -> None:
+        super().__init__(message)
+        self.partial = partial
 
 
 class StructuredLLM:
@@ -252,25 +263,29 @@ class StructuredLLM:
 
     async def ask(self, request: LLMRequest, reply_type: type[_Reply]) -> _Reply:
         """The reply as a `reply_type`, whose schema goes with the request. An unusable reply is sent back once for
-        repair.
+        repair, unless it was cut off at `max_tokens`.
 
         Raises BudgetExceeded before a call that the spending does not allow, InvalidModelOutput with the purpose and
-        the first wrong field when the second reply is unusable too, what `LLM.complete` raises, and ValueError for a
-        `reply_type` that has no strict schema.
+        the first wrong field when the second reply is unusable too, TruncatedReply for one that was cut off, what
+        `LLM.complete` raises, and ValueError for a `reply_type` that has no strict schema.
         """
         request = replace(request, schema=to_strict_schema(reply_type))
-        text = await self._send(request)
-        found = _parse_reply(text, reply_type)
-        if isinstance(found, _InvalidReply):
-            repair = _REPAIR_PROMPT.format(wrong=found.details, reply=json.dumps(text[:MAX_REPAIR_CHARS]))
-            found = _parse_reply(await self._send(replace(request, content=f"{request.content}\n{repair}")), reply_type)
-        if isinstance(found, _InvalidReply):
-            raise InvalidModelOutput(
-                f"{self._llm.identity}: {request.purpose}: the reply cannot be used: {found.summary}"
-            )
-        return found
+        reply = await self._send(request)
+        found = _parse_reply(reply.text, reply_type)
+        if isinstance(found, _InvalidReply) and not reply.is_truncated:
+            repair = _REPAIR_PROMPT.format(wrong=found.details, reply=json.dumps(reply.text[:MAX_REPAIR_CHARS]))
+            reply = await self._send(replace(request, content=f"{request.content}\n{repair}"))
+            found = _parse_reply(reply.text, reply_type)
+        if not isinstance(found, _InvalidReply):
+            return found
+        what = f"{self._llm.identity}: {request.purpose}: the reply"
+        if reply.is_truncated:
+            raise TruncatedReply(f"{what} was truncated at {request.max_tokens} tokens", found.partial)
+        if found.partial is not None:
+            raise TruncatedReply(f"{what} ends in the middle", found.partial)
+        raise InvalidModelOutput(f"{what} cannot be used: {found.summary}")
 
-    async def _send(self, request: LLMRequest) -> str:
+    async def _send(self, request: LLMRequest) -> LLMReply:
         purpose, identity = request.purpose, self._llm.identity
         async with self._semaphore:
             self._budget.start_call(purpose)
@@ -284,19 +299,24 @@ class StructuredLLM:
         self._budget.charge(purpose, identity, reply)
         if len(reply.text.encode("utf-8", "surrogatepass")) > MAX_REPLY_BYTES:
             raise InvalidModelOutput(f"{identity}: {purpose}: the reply is longer than {MAX_REPLY_BYTES:,} bytes")
-        return reply.text
+        return reply
 
 
 def _parse_reply(text: str, reply_type: type[_Reply]) -> _Reply | _InvalidReply:
+    schema = to_strict_schema(reply_type)
     try:
-        sent = _strip_code_fence(text).encode()
-        # Refuses what is no number; those beyond a float come out as infinity.
-        json.dumps(from_json(sent), allow_nan=False)
-        return reply_type.model_validate_json(sent)
+        read = read_reply(text, schema)
+        # Both refuse what is no number, and half characters; numbers beyond a float come out as infinity.
+        sent = json.dumps(read.value, allow_nan=False, ensure_ascii=False).encode()
+        found = reply_type.model_validate_json(sent)
+        json.dumps(found.model_dump(), allow_nan=False, default=str)
     except ValidationError as error:
-        return _describe_invalid(error, _collect_field_names(to_strict_schema(reply_type)))
-    except ValueError as error:
+        return _describe_invalid(error, _collect_field_names(schema))
+    except (ValueError, RecursionError) as error:
         return _InvalidReply("it is not JSON", f"it is not JSON ({error})"[:MAX_QUOTED_CHARS])
+    if read.is_cut:
+        return _InvalidReply("it ends in the middle", "it ends in the middle; be brief", found)
+    return found
 
 
 def _collect_field_names(schema: Any) -> set[str]:
@@ -318,12 +338,3 @@ def _describe_invalid(error: ValidationError, known_fields: Collection[str]) -> 
     # A name that the schema does not have is the model's own, and may repeat a user's words.
     ours = ".".join(str(part) if isinstance(part, int) or part in known_fields else "…" for part in faults[0]["loc"])
     return _InvalidReply(f"field {ours!r}: {faults[0]['type'][:MAX_QUOTED_CHARS]}", told)
-
-
-def _strip_code_fence(text: str) -> str:
-    """Without the fence that models like to put around JSON."""
-    text = text.strip()
-    if len(text) < 6 or not (text.startswith("```") and text.endswith("```")):
-        return text
-    language, _, inside = text[3:-3].partition("\n")
-    return inside if language.strip().lower() in ("", "json") else text

@@ -66,7 +66,8 @@ class AnthropicLLM(ServiceLLM):
     def _parse_reply(self, answer: Any, request: LLMRequest) -> LLMReply:
         if answer.stop_reason == "refusal":
             raise self._invalid_output(request, "the model refused to answer")
-        if answer.stop_reason in _TRUNCATED_STOP_REASONS:
+        is_truncated = answer.stop_reason in _TRUNCATED_STOP_REASONS
+        if is_truncated and request.schema is None:
             raise self._invalid_output(request, f"the reply was truncated at {request.max_tokens} tokens")
         text = "".join(block.text for block in answer.content if block.type == "text")
         if not text.strip():
@@ -81,4 +82,5 @@ class AnthropicLLM(ServiceLLM):
             cached_tokens=cached,
             output_tokens=token_count(usage, "output_tokens", estimate_tokens(text)),
             model=str(answer.model or self._model),
+            is_truncated=is_truncated,
         )

@@ -120,9 +120,12 @@ class OpenAILLM(ServiceLLM):
     def _parse_reply(self, answer: Any, request: LLMRequest) -> LLMReply:
         choice = answer.choices[0]
         text = choice.message.content
+        if text is None or text == "":  # some servers put the whole reply of a model that thinks there
+            text = getattr(choice.message, "reasoning_content", None) or getattr(choice.message, "reasoning", None)
         if getattr(choice.message, "refusal", None) or choice.finish_reason == "content_filter":
             raise self._invalid_output(request, "the model refused to answer")
-        if choice.finish_reason == "length":
+        is_truncated = choice.finish_reason == "length"
+        if is_truncated and request.schema is None:
             raise self._invalid_output(request, f"the reply was truncated at {request.max_tokens} tokens")
         if not isinstance(text, str) or not text.strip():
             raise self._invalid_output(request, "the reply was empty")
@@ -134,6 +137,7 @@ class OpenAILLM(ServiceLLM):
             cached_tokens=token_count(details, "cached_tokens"),
             output_tokens=token_count(usage, "completion_tokens", estimate_tokens(text)),
             model=str(answer.model or self._model),
+            is_truncated=is_truncated,
         )
 
 
