@@ -62,6 +62,10 @@ async def retry(
     raise AssertionError("unreachable: the last attempt returns or raises")
 
 
+class RequestRefused(InvalidModelOutput):
+    """A service refused a request: no model has answered it, so it cost nothing."""
+
+
 class CircuitBreaker:
     """Asks one model for callers that cannot wait for long. Once they waited in vain, it is left alone for 30 s.
 
@@ -141,7 +145,7 @@ class SDKErrors:
         if self._is_timeout(error):
             return 0.0
         status = self._status(error)
-        if status >= 500 or (status == 429 and not _is_out_of_quota(error)):
+        if status >= 500 or (status == 429 and not is_out_of_quota(error)):
             return _parse_retry_after(error)
         return None
 
@@ -170,13 +174,13 @@ class SDKErrors:
             return ConfigError(f"{self._identity}: the key was refused (HTTP {status}); check {self._key_variable}")
         if status == 404:
             return ConfigError(f"{self._identity}: the service knows no such model or address (HTTP 404)")
-        if _is_out_of_quota(error):
+        if is_out_of_quota(error):
             return ModelUnavailable(f"{self._identity}: the quota is used up (HTTP {status})")
         if status == 429:
             return ModelUnavailable(f"{self._identity}: too many requests (HTTP 429)")
         if status == 408 or status >= 500:
             return ModelUnavailable(f"{self._identity}: the service failed (HTTP {status})")
-        return InvalidModelOutput(
+        return RequestRefused(
             f"{self._identity}: the request was refused (HTTP {status}); {LOG_HINT} the service's answer"
         )
 
@@ -259,7 +263,7 @@ def _parse_retry_after(error: Exception) -> float:
     return max(0.0, seconds) if math.isfinite(seconds) else 0.0
 
 
-def _is_out_of_quota(error: Exception) -> bool:
+def is_out_of_quota(error: Exception) -> bool:
     """Whether waiting does not help: OpenAI says so by a code, Anthropic by HTTP 402 or in words."""
     status, message = getattr(error, "status_code", 0), str(getattr(error, "message", "")).lower()
     if status == 402 or getattr(error, "code", None) == "insufficient_quota":

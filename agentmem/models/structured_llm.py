@@ -16,18 +16,21 @@ from typing import Any, TypeVar
 
 from pydantic import BaseModel, ValidationError
 
-from agentmem.errors import BudgetExceeded, InvalidModelOutput
+from agentmem.errors import BudgetExceeded, ConfigError, InvalidModelOutput, ModelUnavailable
 from agentmem.models.protocols import LLM, MAX_REPLY_BYTES, LLMReply, LLMRequest
 from agentmem.models.reply_reader import read_reply
+from agentmem.models.retry import RequestRefused
 from agentmem.text.tokenizer import estimate_tokens
 
 _SUPPORTED_FORMATS = {"date", "date-time", "duration", "email", "hostname", "ipv4", "ipv6", "time", "uuid"}
 _DROPPED_KEYS = {"$defs", "additionalProperties", "default", "discriminator", "examples", "required", "title"}
+_BOUNDS = {"maxItems", "maxLength"}
+MAX_SENT_BOUND = 1_000
+"""Larger bounds are told in words: servers that make a grammar of a schema refuse some."""
+
 _Defs = Mapping[str, Any]
 
 _Reply = TypeVar("_Reply", bound=BaseModel)
-
-"""Bytes; a longer reply is not even parsed."""
 
 MAX_QUOTED_CHARS = 80
 """Characters that an error shows of a reply."""
@@ -46,15 +49,16 @@ Answer again, with one JSON object that follows the schema."""
 
 
 @cache
-def to_strict_schema(model: type[BaseModel]) -> Mapping[str, Any]:
-    """The schema of a pydantic model, with references put in place. Made once: it takes some 20 ms.
+def to_strict_schema(model: type[BaseModel], bounded: bool = False) -> Mapping[str, Any]:
+    """The schema of a pydantic model, with references put in place. Made once: it takes some 20 ms. `bounded` keeps the
+    lengths of texts and lists, which the two vendors refuse and without which small models loop.
 
     Raises ValueError for a model that has no such form: one that is no object or contains itself, an object with free
     keys, a tuple, a value of any type.
     """
     schema = model.model_json_schema()
     try:
-        strict = _to_strict(schema, schema.get("$defs", {}), ())
+        strict = _to_strict(schema, schema.get("$defs", {}), (), bounded)
         if strict.get("type") != "object":
             raise ValueError("it is no object")
         return MappingProxyType(strict)
@@ -62,7 +66,7 @@ def to_strict_schema(model: type[BaseModel]) -> Mapping[str, Any]:
         raise ValueError(f"{model.__name__} has no strict schema: {error}") from error
 
 
-def _to_strict(schema: Mapping[str, Any], defs: _Defs, ancestors: tuple[str, ...]) -> dict[str, Any]:
+def _to_strict(schema: Mapping[str, Any], defs: _Defs, ancestors: tuple[str, ...], bounded: bool) -> dict[str, Any]:
     left = {key: value for key, value in schema.items() if key not in _DROPPED_KEYS}
     while name := _reference_name(left):
         if name in ancestors:
@@ -78,11 +82,11 @@ def _to_strict(schema: Mapping[str, Any], defs: _Defs, ancestors: tuple[str, ...
     if (kind := left.pop("type", None)) is not None:
         found["type"] = kind
     if choices := left.pop("anyOf", None) or left.pop("oneOf", None):
-        found["anyOf"] = [_to_strict(choice, defs, ancestors) for choice in choices]
+        found["anyOf"] = [_to_strict(choice, defs, ancestors, bounded) for choice in choices]
     elif kind == "object":
-        found.update(_to_strict_object(schema, left.pop("properties", {}), defs, ancestors))
+        found.update(_to_strict_object(schema, left.pop("properties", {}), defs, ancestors, bounded))
     elif kind == "array":
-        found["items"] = _to_strict(_pop_items(left), defs, ancestors)
+        found["items"] = _to_strict(_pop_items(left), defs, ancestors, bounded)
     elif kind is None and not left.keys() & {"enum", "const"}:
         raise ValueError("a value of any type")
     if "const" in left:
@@ -90,6 +94,8 @@ def _to_strict(schema: Mapping[str, Any], defs: _Defs, ancestors: tuple[str, ...
     found.update({key: left.pop(key) for key in ("enum",) if key in left})
     if left.get("format") in _SUPPORTED_FORMATS:
         found["format"] = left.pop("format")
+    if bounded:
+        found.update({key: left.pop(key) for key in _BOUNDS & left.keys() if left[key] <= MAX_SENT_BOUND})
     if left:
         description.append(json.dumps(left, default=str))
     if description:
@@ -105,11 +111,11 @@ def _reference_name(schema: Mapping[str, Any]) -> str:
 
 
 def _to_strict_object(
-    schema: Mapping[str, Any], properties: _Defs, defs: _Defs, ancestors: tuple[str, ...]
+    schema: Mapping[str, Any], properties: _Defs, defs: _Defs, ancestors: tuple[str, ...], bounded: bool
 ) -> dict[str, Any]:
     if schema.get("additionalProperties", False) is not False:
         raise ValueError("an object with free keys")
-    strict = {key: _to_strict(value, defs, ancestors) for key, value in properties.items()}
+    strict = {key: _to_strict(value, defs, ancestors, bounded) for key, value in properties.items()}
     return {"properties": strict, "required": list(strict), "additionalProperties": False}
 
 
@@ -221,6 +227,12 @@ class Budget:
                 raise BudgetExceeded(f"{purpose}: not asked, {used:,.6g} of at most {cap:,.6g} {what} are used up")
         self.by_purpose.setdefault(purpose, LLMUsage()).calls += 1
 
+    def undo_call(self, purpose: str) -> None:
+        """Take back a call that no model has answered."""
+        if self.parent is not None:
+            self.parent.undo_call(purpose)
+        self.by_purpose[purpose].calls -= 1
+
     def charge(self, purpose: str, identity: str, reply: LLMReply) -> None:
         """Add what a reply used up."""
         if self.parent is not None:
@@ -269,7 +281,7 @@ class StructuredLLM:
         the first wrong field when the second reply is unusable too, TruncatedReply for one that was cut off, what
         `LLM.complete` raises, and ValueError for a `reply_type` that has no strict schema.
         """
-        request = replace(request, schema=to_strict_schema(reply_type))
+        request = replace(request, schema=to_strict_schema(reply_type, getattr(self._llm, "takes_bounds", False)))
         reply = await self._send(request)
         found = _parse_reply(reply.text, reply_type)
         if isinstance(found, _InvalidReply) and not reply.is_truncated:
@@ -291,6 +303,9 @@ class StructuredLLM:
             self._budget.start_call(purpose)
             try:
                 reply = await self._llm.complete(request)
+            except (RequestRefused, ModelUnavailable, ConfigError):
+                self._budget.undo_call(purpose)
+                raise
             except InvalidModelOutput:
                 # It is charged for, but nobody says how much: at most this.
                 most = estimate_tokens(request.system + request.content)

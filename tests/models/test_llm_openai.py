@@ -167,28 +167,90 @@ async def test_other_servers_are_sent_what_they_know(options: LLMOptions, servic
     await llm.close()
 
 
-async def test_a_server_that_takes_no_schema_gets_it_in_the_prompt_from_then_on(
-    llm: LLM, service: FakeLLMService
+STEPS = {
+    "no schema, 400": ([error_response(400, "unknown type json_schema")], "json_object"),
+    "no schema, 422": ([error_response(422, "permitted: 'text', 'json_object'")], "json_object"),
+    "no schema, 500": ([error_response(500, "literal_error")] * 3, "json_object"),
+    "no schema, 501": ([error_response(501, "not implemented")] * 3, "json_object"),
+    "schema or text": ([error_response(400, "bad schema"), error_response(400, "must be 'json_schema'")], "text"),
+    "no format at all": ([error_response(400, "unknown field response_format")] * 2, "text"),
+    "no system role": ([error_response(400, "System role not supported")], "json_schema"),
+    "roles in turn": ([error_response(500, "Conversation roles must alternate user/assistant")] * 3, "json_schema"),
+    "no temperature": ([error_response(400, "Unsupported value: 'temperature'")], "json_schema"),
+}
+
+
+@pytest.mark.parametrize("case", STEPS)
+async def test_a_server_is_asked_for_less_and_what_it_takes_is_remembered(
+    llm: LLM, service: FakeLLMService, case: str
 ) -> None:
-    service.script = [error_response(400, "response_format: unknown type json_schema")]
+    service.script, rung = list(STEPS[case][0]), STEPS[case][1]
     for _ in range(2):
         assert (await llm.complete(replace(ASK, schema=SCHEMA))).text == "fine"
-    assert [sent["response_format"]["type"] for sent in service.requests] == [
-        "json_schema",
-        "json_object",
-        "json_object",
-    ]
-    for sent in service.requests[1:]:
-        assert sent["messages"][0]["content"].startswith("Fixed.\n\nAnswer with one JSON object")
-        assert '"additionalProperties": false' in sent["messages"][0]["content"]
+    assert len(service.requests) == len(STEPS[case][0]) + 2
+    for sent in service.requests[-2:]:
+        told = "\n".join(message["content"] for message in sent["messages"])
+        assert sent.get("response_format", {"type": "text"})["type"] == rung
+        assert ('"additionalProperties": false' in told) == (rung != "json_schema")
+        assert ("temperature" in sent) == (case != "no temperature")
+        roles = [message["role"] for message in sent["messages"]]
+        assert roles == (["user"] if "role" in case else ["system", "user"])
+        assert "Fixed." in told
 
 
-async def test_a_request_refused_for_another_reason_leaves_the_schema_alone(llm: LLM, service: FakeLLMService) -> None:
-    service.script = [error_response(400, "too long"), error_response(400, "too long")]
+async def test_what_is_refused_in_any_form_changes_nothing(llm: LLM, service: FakeLLMService) -> None:
+    service.script = [error_response(400, "too long")] * 3
     with pytest.raises(InvalidModelOutput, match=r"refused \(HTTP 400\); the setting log_model_errors"):
         await llm.complete(replace(ASK, schema=SCHEMA))
     await llm.complete(replace(ASK, schema=SCHEMA))
-    assert service.requests[2]["response_format"]["type"] == "json_schema"
+    assert service.requests[3]["response_format"]["type"] == "json_schema"
+
+
+async def test_a_failure_after_a_good_answer_costs_no_rung(llm: LLM, service: FakeLLMService) -> None:
+    await llm.complete(replace(ASK, schema=SCHEMA))
+    service.script = [error_response(500)] * 3
+    with pytest.raises(ModelUnavailable, match="500"):
+        await llm.complete(replace(ASK, schema=SCHEMA))
+    assert (await llm.complete(replace(ASK, schema=SCHEMA))).text == "fine"
+    assert service.requests[-1]["response_format"]["type"] == "json_schema"
+
+
+CONTEXTS = {
+    "vLLM": "maximum context length is 4096 tokens. However, you requested 5600 tokens (1600 in the messages, "
+    "4000 in the completion).",
+    "vLLM, newer": "'max_tokens' is too large: 4000. This model's maximum context length is 4096 tokens and your "
+    "request has 1600 input tokens",
+    "sum alone": "This model's maximum context length is 4096 tokens. However, you requested 5600 tokens",
+}
+
+
+@pytest.mark.parametrize("case", CONTEXTS)
+async def test_a_reply_is_bounded_by_what_the_context_leaves(llm: LLM, service: FakeLLMService, case: str) -> None:
+    service.script = [error_response(400, CONTEXTS[case])]
+    assert (await llm.complete(replace(ASK, schema=SCHEMA, max_tokens=4000))).text == "fine"
+    assert [sent["max_completion_tokens"] for sent in service.requests] == [4000, 2480]
+
+
+@pytest.mark.parametrize(
+    "text, bounds",
+    [
+        ("the request exceeds the available context size (5000 > 4096)", [4000]),
+        ("Requested tokens (5000) exceed context window of 4096", [4000, 3000, 2080, 1160, 240]),
+        ("the context window is exceeded", [4000, 2000, 1000, 500, 250]),
+    ],
+)
+async def test_a_prompt_beyond_the_context_is_told_after_a_few_tries(
+    llm: LLM, service: FakeLLMService, text: str, bounds: list[int]
+) -> None:
+    service.script = [error_response(400, text)] * 9
+    with pytest.raises(InvalidModelOutput, match="leaves no room for a reply in the context"):
+        await llm.complete(replace(ASK, schema=SCHEMA, max_tokens=4000))
+    assert [sent["max_completion_tokens"] for sent in service.requests] == bounds
+
+
+async def test_what_a_server_thinks_is_its_reply_where_nothing_else_is(llm: LLM, service: FakeLLMService) -> None:
+    service.script = [ScriptedResponse(body=openai_completion(None, reasoning_content='{"a": "b"}'))]
+    assert (await llm.complete(replace(ASK, schema=SCHEMA))).text == '{"a": "b"}'
 
 
 async def test_an_empty_quota_is_not_asked_again(llm: LLM, service: FakeLLMService) -> None:

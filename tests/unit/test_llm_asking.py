@@ -15,8 +15,9 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from pydantic import BaseModel, ConfigDict, Field, RootModel
 
-from agentmem.errors import BudgetExceeded, InvalidModelOutput, ModelUnavailable
+from agentmem.errors import BudgetExceeded, ConfigError, InvalidModelOutput, ModelUnavailable
 from agentmem.models.protocols import MAX_REPLY_BYTES, LLMReply, LLMRequest
+from agentmem.models.retry import RequestRefused
 from agentmem.models.structured_llm import (
     PRICES,
     Budget,
@@ -110,6 +111,23 @@ def test_the_schema_is_one_that_both_vendors_follow() -> None:
         "required": ["name", "places", "last", "sure"],
         "additionalProperties": False,
     }
+
+
+def test_a_server_of_ones_own_is_sent_the_bounds() -> None:
+    places = to_strict_schema(Person, bounded=True)["properties"]["places"]
+    assert (places["maxItems"], places["items"]["properties"]["city"]["maxLength"]) == (3, 40)
+    assert "description" not in places
+
+
+@pytest.mark.parametrize("error", [ModelUnavailable("away"), RequestRefused("no"), ConfigError("no such model")])
+async def test_a_request_that_no_model_answered_costs_nothing(error: Exception) -> None:
+    run = Budget(max_calls=1)
+    asks, _ = asker(error, GOOD, spending=run.child())
+    with pytest.raises(type(error)):
+        await asks.ask(ASK, Person)
+    assert (run.total.calls, run.total.tokens) == (0, 0)
+    await asks.ask(ASK, Person)
+    assert run.total.calls == 1
 
 
 class Tree(BaseModel):
@@ -288,14 +306,6 @@ async def test_what_a_model_cannot_use_is_charged_at_its_most() -> None:
         await asks.ask(ASK, Person)
     total = spending.total
     assert (len(script.asked), total.calls, total.input_tokens, total.output_tokens) == (1, 1, 6, 100)
-
-
-async def test_a_model_that_is_away_costs_a_call_and_no_tokens() -> None:
-    spending = Budget()
-    asks, _ = asker(ModelUnavailable("away"), spending=spending)
-    with pytest.raises(ModelUnavailable, match="away"):
-        await asks.ask(ASK, Person)
-    assert (spending.total.calls, spending.total.tokens) == (1, 0)
 
 
 def nested(depth: int) -> str:

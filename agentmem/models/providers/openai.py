@@ -8,11 +8,13 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from agentmem.errors import Closed, ConfigError, InvalidModelOutput
+from agentmem.models.endpoint import MAX_STEPS, ContextFull, Endpoint, shrink_reply
 from agentmem.models.protocols import (
     LLM,
     Embedder,
@@ -24,9 +26,11 @@ from agentmem.models.protocols import (
 )
 from agentmem.models.retry import (
     MALFORMED_REPLY_ERRORS,
+    RequestRefused,
     SDKErrors,
     ServiceLLM,
     build_client_options,
+    is_out_of_quota,
     retry,
     token_count,
 )
@@ -48,6 +52,9 @@ _REASONING_DISABLED_MODELS = ("gpt-5.6-luna", "gpt-6-luna")
 """Models that think unless told not to, and that can be told; their thoughts would use up `max_tokens`."""
 
 _SCHEMA_PROMPT = "Answer with one JSON object and nothing else. It must follow this JSON schema:"
+_SCHEMA_REMINDER = "Now answer with the JSON object alone; its first character is {"
+
+_VENDOR_HOST = "api.openai.com"
 
 DEFAULT_EMBEDDER = "text-embedding-3-small"
 MODEL_DIMENSIONS = {"text-embedding-3-small": 1536, "text-embedding-3-large": 3072, "text-embedding-ada-002": 1536}
@@ -78,43 +85,81 @@ def llm(model: str, options: LLMOptions) -> LLM:
 
 
 class OpenAILLM(ServiceLLM):
-    """See `LLM`. A server that takes no schema is asked for any JSON object, with the schema in the prompt."""
+    """See `LLM`. A server that refuses a request is asked for less, as `Endpoint` says, and what it took is kept."""
 
-    def __init__(self, model: str, client: Any, errors: SDKErrors, options: LLMOptions) -> None:
-        super().__init__(f"openai:{model}", client, errors, options)
+    def __init__(self, model: str, client: Any, errors: SDKErrors, options: LLMOptions, vendor: str = "openai") -> None:
+        super().__init__(f"{vendor}:{model}", client, errors, options)
         self._model = model
-        self._supports_schema = True
+        self.takes_bounds = str(client.base_url).split("/")[2] != _VENDOR_HOST
+        self.endpoint = Endpoint()
 
     async def _send(self, request: LLMRequest) -> Any:
-        import openai
-
-        create = self._client.chat.completions.create
-        if request.schema is None or not self._supports_schema:
-            return await self._send_with_retry(create, **self._build_body(request))
-        try:
-            return await self._send_with_retry(create, **self._build_body(request))
-        except openai.BadRequestError:
-            answer = await self._send_with_retry(create, **self._build_body(request, schema_in_prompt=True))
-            self._supports_schema = False
+        create, endpoint = self._client.chat.completions.create, self.endpoint
+        for left in range(MAX_STEPS, -1, -1):
+            try:
+                answer = await self._send_with_retry(create, **self._build_body(request, endpoint))
+            except self._errors.base_error as error:
+                step = self._ask_for_less(error, request, endpoint) if left else None
+                if step is None:
+                    raise
+                request, endpoint = step
+                continue
+            self.endpoint = replace(endpoint, is_proven=endpoint.is_proven or request.schema is not None)
             return answer
+        raise AssertionError("unreachable: the last attempt returns or raises")
 
-    def _build_body(self, request: LLMRequest, schema_in_prompt: bool = False) -> dict[str, Any]:
-        system = request.system
+    def _ask_for_less(
+        self, error: Exception, request: LLMRequest, endpoint: Endpoint
+    ) -> tuple[LLMRequest, Endpoint] | None:
+        status, message = int(getattr(error, "status_code", 0)), str(getattr(error, "message", error))
+        if is_out_of_quota(error):
+            return None
+        kind = f"{getattr(error, 'code', None)} {getattr(error, 'type', None)}"
+        try:
+            room = shrink_reply(status, kind, message, request.max_tokens)
+        except ContextFull as full:
+            limit = f" of {full.limit:,} tokens" if full.limit else ""
+            raise RequestRefused(
+                f"{self.identity}: {request.purpose}: the prompt leaves no room for a reply in the context{limit} of "
+                "the model; start its server with a longer one"
+            ) from None
+        if room is not None:
+            return replace(request, max_tokens=room), endpoint
+        if status >= 500 and not self.takes_bounds:
+            return None
+        heat = self._temperature(request, endpoint) is not None
+        step = endpoint.step_down(
+            status, message, has_schema=request.schema is not None, has_system=bool(request.system), heat=heat
+        )
+        return None if step is None else (request, step)
+
+    def _temperature(self, request: LLMRequest, endpoint: Endpoint) -> float | None:
+        if not endpoint.takes_temperature:
+            return None
+        own = 0.0 if request.schema is not None else None  # servers' own default is made for prose
+        return own if request.temperature is None else request.temperature
+
+    def _build_body(self, request: LLMRequest, endpoint: Endpoint) -> dict[str, Any]:
+        system, content = request.system, request.content
         own = _OPENAI_MODEL.match(self._model)
         body: dict[str, Any] = {"max_completion_tokens" if own else "max_tokens": request.max_tokens}
         if self._model.startswith(_REASONING_DISABLED_MODELS):
             body["reasoning_effort"] = "none"
-        if request.temperature is not None:
-            body["temperature"] = request.temperature
-        if request.schema is not None and (schema_in_prompt or not self._supports_schema):
-            system = f"{system}\n\n{_SCHEMA_PROMPT}\n{json.dumps(dict(request.schema))}".lstrip()
-            body["response_format"] = {"type": "json_object"}
-        elif request.schema is not None:
+        if (temperature := self._temperature(request, endpoint)) is not None:
+            body["temperature"] = temperature
+        if request.schema is not None and endpoint.rung == "json_schema":
             name = re.sub(r"[^A-Za-z0-9_-]", "_", request.purpose)[:64] or "reply"
             schema = {"name": name, "strict": True, "schema": dict(request.schema)}
             body["response_format"] = {"type": "json_schema", "json_schema": schema}
+        elif request.schema is not None:
+            system = f"{system}\n\n{_SCHEMA_PROMPT}\n{json.dumps(dict(request.schema))}".lstrip()
+            content = f"{content}\n\n{_SCHEMA_REMINDER}"
+            if endpoint.rung == "json_object":
+                body["response_format"] = {"type": "json_object"}
+        if endpoint.folds_system:
+            system, content = "", f"{system}\n\n{content}"
         messages = [{"role": "system", "content": replace_surrogates(system)}] if system else []
-        messages.append({"role": "user", "content": replace_surrogates(request.content)})
+        messages.append({"role": "user", "content": replace_surrogates(content)})
         return {"model": self._model, "messages": messages, **body}
 
     def _parse_reply(self, answer: Any, request: LLMRequest) -> LLMReply:
