@@ -51,7 +51,9 @@ class PlainReader:
         kin: Mapping[str, str] = MappingProxyType({}),
         day_first: bool | None = None,
     ) -> None:
-        self.people = {name.split()[0].lower(): name.partition(" (")[0] for name in people if name.strip()}
+        self.people: dict[str, set[str]] = {}  # by first name
+        for name in people:
+            self._note_name(name.partition(" (")[0])
         self.kin = dict(kin)
         self.day_first = day_first
         self.languages = [load_language(name) for name in LANGUAGES]
@@ -66,6 +68,7 @@ class PlainReader:
         self._named = set()
         out: list[SlotClaim] = []
         for number, sentence in enumerate(turn.sentences):
+            self._note_kin(sentence)
             if sentence.is_question:
                 continue
             answers = self._read_answer(sentence, asked) if number == 0 and asked else []
@@ -105,13 +108,15 @@ class PlainReader:
         if word is None:
             return USER_SUBJECT, start
         after = word.end() + (text[word.end()] == " ")
-        if word[0].lower() in self.people and word[0][0].isupper():
-            return self.people[word[0].lower()], after
+        known_names = self.people.get(word[0].lower(), set())
+        if len(known_names) == 1 and word[0][0].isupper():
+            return next(iter(known_names)), after
         gender = (
             "f" if language.words["she"].fullmatch(word[0]) else "m" if language.words["he"].fullmatch(word[0]) else ""
         )
         if gender and len(self._named) == 1 and next(iter(self._named))[1] in (gender, ""):
-            return next(iter(self._named))[0], after
+            name = next(iter(self._named))[0]
+            return (name, after) if name[0].isupper() else (USER_SUBJECT, start)
         return USER_SUBJECT, start
 
     def _read_people(self, language: Language, sentence: Sentence) -> Iterator[SlotClaim]:
@@ -121,12 +126,26 @@ class PlainReader:
                 kin, name = language.kin[found["noun"].lower()], found["name"]
                 if not self._is_name(language, name):
                     continue
-                self.people[name.split()[0].lower()] = name
+                if kin.noun == "partner" and language.words["trade"].search(sentence.text):
+                    continue  # of business or dance
+                self._note_name(name)
+                self._named.discard((kin.noun, kin.gender))
                 self._named.add((name, kin.gender))
                 self.kin[kin.noun] = name
                 if kin.slot:
                     value = f"{name} ({kin.noun})" if kin.slot == "pets" else name
                     yield SlotClaim(subject=USER_SUBJECT, slot=kin.slot, value=value, noun=kin.noun, span=found.span())
+
+    def _note_name(self, name: str) -> None:
+        if name.strip():
+            self.people.setdefault(name.split()[0].lower(), set()).add(name)
+
+    def _note_kin(self, sentence: Sentence) -> None:
+        """Whom "she" or "he" may be from now on, where nobody is named: "my sister"."""
+        for language in self.languages:
+            for found in language.known_kin.finditer(sentence.text):
+                kin = language.kin[found["noun"].lower()]
+                self._named.add((self.kin.get(kin.noun, kin.noun), kin.gender))
 
     def _is_name(self, language: Language, name: str) -> bool:
         words = name.lower().split()
@@ -224,6 +243,14 @@ class PlainReader:
                     span = found.span("value")
                     return [SlotClaim(subject=USER_SUBJECT, slot=row.slot, value=value, span=span) for value in values]
         return []
+
+
+def _is_standing(language: Language, sentence: Sentence, turn: TurnText) -> bool:
+    """Whether an order is for good, and not for one task."""
+    if language.words["always"].search(sentence.text):
+        return True
+    is_alone = len(turn.sentences) == 1 or language.words["please"].search(sentence.text) is not None
+    return is_alone and len(turn.source) <= MAX_ORDER_CHARS
 
 
 def _find_operation(language: Language, found: re.Match[str], frame: PlainFrame) -> Operation | None:

@@ -18,7 +18,8 @@ _QUOTED = re.compile(
     re.DOTALL | re.MULTILINE,
 )
 _PASTED_LINE = re.compile(
-    r"\s*(?:>|\||\$ \S|#{2,} |@@|</?\w|[{}\[\]]\s*$|[{\[]\"|(?:import|from|def|class|const|let|var|SELECT|commit|diff) \S+.*[);{:]$"
+    r"\s*(?:>|\||\$ \S|#{2,} |@@|</?\w|[{}\[\]]\s*$|[{\[]\""
+    r"|(?:import|from|def|class|const|let|var|SELECT|commit|diff) \S+.*[);{:]$"
     r"|\[?\d{4}-\d\d-\d\d[T ]\d\d:|\[?\d\d?:\d\d(?::\d\d)?\]? |(?:INFO|ERROR|WARN(?:ING)?|DEBUG|Traceback)\b"
     r"|(?:from|to|subject|von|an|betreff|de|para|asunto|objet|assunto): )",
     re.IGNORECASE,
