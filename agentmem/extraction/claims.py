@@ -1,21 +1,13 @@
-"""When two claims say the same: their clauses, and what each affirms or denies."""
+"""The clauses of a claim, and what each affirms or denies."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Hashable, Sequence
+from collections.abc import Sequence
 
-from agentmem.beliefs.values import CONTRAST_WORDS, normalize_value
-from agentmem.core.records import Fact
+from agentmem.memory.semantic import equal_claims
 from agentmem.text.chunking import chunk_text
-from agentmem.text.normalization import (
-    claimed_calendar_words,
-    comparable_names,
-    comparable_numbers,
-    drop_numbers,
-    normalize_claim,
-)
-from agentmem.text.tokenizer import is_reordering, tokenize
+from agentmem.text.tokenizer import tokenize
 
 _CLAUSE_BOUNDARY = re.compile(
     r"[.!?;:…]+[\"')\]]*\s+|,\s+|\n+|\s+[–—-]\s+|[–—]"
@@ -96,6 +88,8 @@ _QUESTION_START = re.compile(
     re.IGNORECASE,
 )
 
+is_duplicate = equal_claims.is_duplicate
+
 
 def nearest_clauses(quote: str, claim: str) -> list[str]:
     """The clauses of a quote that share the most words with a claim; all of them when none shares any."""
@@ -149,11 +143,6 @@ def has_negation_cue(text: str) -> bool:
     """Whether a text holds any word that a denial may be taken from."""
     plain = text.translate(_APOSTROPHES)
     return any(found.search(plain) for found in (_NEGATION, _DISCONTINUED, _AVERSION, _WEAK_NEGATION))
-
-
-def polarity(text: str) -> tuple[bool, frozenset[str]]:
-    """Whether a claim denies, and its words of aversion: two claims affirm and deny alike where these are the same."""
-    return is_negated(text), frozenset(_aversion_stems(text.translate(_APOSTROPHES)))
 
 
 def _aversion_stems(text: str) -> set[str]:
@@ -220,38 +209,3 @@ def is_only_question(text: str, span: tuple[int, int], questions: Sequence[tuple
         left.append(text[at : max(at, min(start, span[1]))])
         at = max(at, min(end, span[1]))
     return not any(map(str.isalnum, "".join([*left, text[at : span[1]]])))
-
-
-def is_duplicate(new: Fact, known: Fact) -> bool:
-    """Whether a new fact adds nothing but a source to a known one.
-
-    Equal claims do; else they must agree in all that `content_signature` compares, and in the order of their words:
-    "Ann taught Ben" is not "Ben taught Ann". One differing content word makes two facts.
-    """
-    if normalize_claim(new.claim) == normalize_claim(known.claim):
-        return True
-    return content_signature(new) == content_signature(known) and not is_reordering(new.claim, known.claim)
-
-
-def content_signature(fact: Fact) -> Hashable:
-    """What two facts must have in common to say the same: their content words, and all of `group_signature`."""
-    return tuple(sorted(tokenize(_drop_figures(fact.claim)))), group_signature(fact)
-
-
-def _drop_figures(claim: str) -> str:
-    """A claim without its numbers and denials, which are compared in forms of their own."""
-    return drop_numbers(_NEGATION.sub(" ", claim.translate(_APOSTROPHES)))
-
-
-def group_signature(fact: Fact) -> Hashable:
-    """What facts of one group for display have in common: polarity, numbers, names, days, entities, subject, time,
-    what they fill, and words of contrast ("left", "before", "older").
-    """
-    claim = fact.claim
-    figures = (tuple(named(claim)) for named in (comparable_numbers, comparable_names, claimed_calendar_words))
-    when = (fact.temporal_context, fact.valid_from, fact.valid_to)
-    words = normalize_value(_drop_figures(claim)).split()
-    forms = (word.removesuffix(ending) for word in words for ending in ("", "s", "d", "ed"))
-    contrasts = CONTRAST_WORDS & frozenset(forms)
-    about = (frozenset(fact.entity_ids), fact.subject, fact.slot, normalize_value(fact.value), fact.is_denied)
-    return polarity(claim), *figures, contrasts, about, when

@@ -179,11 +179,9 @@ class AsyncAgentMemory:
     @cached_property
     def curation(self) -> Curation:
         """What fades, what stays, and what says the same."""
-        from agentmem.extraction.claims import content_signature, group_signature
         from agentmem.memory.curation import Curation
-        from agentmem.memory.semantic.merge_facts import Signatures
 
-        return Curation(self._context, Signatures(group_signature, content_signature), self.consolidate)
+        return Curation(self._context, self.consolidate)
 
     @cached_property
     def audit(self) -> AuditView:

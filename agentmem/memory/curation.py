@@ -18,7 +18,6 @@ from agentmem.memory.read_audit import audit_read
 from agentmem.memory.semantic.facts import is_current
 from agentmem.memory.semantic.merge_facts import (
     Cluster,
-    Signatures,
     build_merge_change,
     find_clusters,
     read_dependents,
@@ -61,10 +60,9 @@ class ReviewItem:
 @check_arguments
 @dataclass
 class Curation:
-    """The verbs over what fades and what stays. `signatures` say what facts must share to stand in one group."""
+    """The verbs over what fades and what stays."""
 
     _context: MemoryContext
-    signatures: Signatures
     run_job: RunJob
 
     @audit_read
@@ -119,10 +117,11 @@ class Curation:
     async def clusters(self) -> list[Cluster]:
         """Facts of the active channel that are alike, the closest first; [] where all differ.
 
-        Only those whose action is `merge` say the same; the others are told together, and stay apart.
+        `action` proposes by cohesion: merge, ask or keep_apart. The job merges only one that `is_equal`. Facts that
+        differ in a word of direction, polarity, tense, modality or number, or in a name, stand in none together.
         """
         await self._context.engine.sync_projections(self._context.scope)
-        return await find_clusters(self._context, self._context.scope.channel, self.signatures)
+        return await find_clusters(self._context, self._context.scope.channel)
 
     async def merge(self, cluster: Cluster | Sequence[str], *, idempotency_key: str | None = None) -> Fact:
         """Make one fact of a cluster, or of the facts of these ids, and return it as one operation.

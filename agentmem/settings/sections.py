@@ -93,12 +93,15 @@ class PromotionOptions(_Section):
 
 
 class ClusterOptions(_Section):
-    """Which facts are looked at together: those whose cosine is above `link`. What merges them is equal content.
+    """Which facts are looked at together: those whose cosine is above `link`. Their mean cosine proposes.
 
-    A right value depends on the embedder. See docs/curation.md.
+    From `merge` on the proposal is to merge them, from `ask` on to ask. Only equal content merges by itself. Right
+    values depend on the embedder. See docs/curation.md.
     """
 
     link: float = Field(default=0.83, gt=0, le=1)
+    merge: float = Field(default=0.9, gt=0, le=1)
+    ask: float = Field(default=0.75, gt=0, le=1)
 
 
 class RetentionOptions(_Section):

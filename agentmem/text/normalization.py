@@ -173,10 +173,6 @@ MONTHS = (
     "december",
 )
 WEEKDAYS = ("monday", "tuesday", "wednesday", "thursday", "friday", "saturday", "sunday")
-_CALENDAR_WORD = re.compile(
-    r"(?P<before>\b(?:in|of|since|until|last|next|\d+)\s)?\b(?P<day>" + "|".join((*MONTHS, *WEEKDAYS)) + r")\b",
-    re.IGNORECASE,
-)
 _WRITTEN_DATE = re.compile(
     r"\b(?P<iso>\d{4}-\d\d(?:-\d\d)?)\b"
     r"|(?:\b(?P<day>\d{1,2})(?:st|nd|rd|th)?(?:\s?[-–]\s?\d{1,2})?\s(?:of\s)?)?"
@@ -288,7 +284,7 @@ def claimed_numbers(text: str) -> set[str]:
     """The numbers that a claim states, in digits or in English words; "one" is too often no number."""
     found = (
         *(plain for _, plain, _ in _parse_digit_numbers(text)),
-        *(number for _, number in _parse_word_numbers(text)),
+        *(number for _, _, number in _parse_word_numbers(text)),
     )
     return {number for number in found if number != "1"}
 
@@ -302,7 +298,21 @@ def comparable_numbers(text: str) -> list[str]:
         (m.start(), str(_COUNT_WORDS[m[0].lower()])) for m in _WORD_TOKEN.finditer(text) if m[0].lower() in _COUNT_WORDS
     )
     digits = ((start, scaled) for start, _, scaled in _parse_digit_numbers(text))
-    return [number for _, number in sorted((*digits, *_parse_word_numbers(text), *counted))]
+    words = ((start, number) for start, _, number in _parse_word_numbers(text))
+    return [number for _, number in sorted((*digits, *words, *counted))]
+
+
+def rewrite_numbers(text: str) -> str:
+    """The text with each number in one form: 5000 for "5k" and "5,000", 25 for "twenty-five"; 0123 stays."""
+    parts, at = [], 0
+    for start, end, number in _parse_word_numbers(text):
+        parts += [text[at:start], number]
+        at = end
+    return _DIGITS.sub(_rewrite_digits, "".join((*parts, text[at:])))
+
+
+def _rewrite_digits(match: re.Match[str]) -> str:
+    return next(_parse_digit_numbers(match[0]))[2] if match[3] else match[1].replace(",", "") + (match[2] or "")
 
 
 def quotable_numbers(text: str) -> set[str]:
@@ -315,15 +325,7 @@ def quotable_numbers(text: str) -> set[str]:
         if word in table
     )
     digits = (number for _, *both in _parse_digit_numbers(text) for number in both)
-    return {*digits, *(number for _, number in _parse_word_numbers(text)), *loose}
-
-
-def drop_numbers(text: str) -> str:
-    """The text without its numbers, in digits or in English words, ordinals among them."""
-    tables = (_NUMBER_WORD_VALUES, _QUANTITY_WORDS, _ORDINALS, _COUNT_WORDS)
-    words = (word for word in text.split() if not any(map(str.isdigit, word)))
-    parts = (part for word in words for part in re.split(r"[-\u2010-\u2014]", word))
-    return " ".join(part for part in parts if not any(part.lower().strip(".,;:!?") in table for table in tables))
+    return {*digits, *(number for _, _, number in _parse_word_numbers(text)), *loose}
 
 
 def claimed_names(text: str) -> list[str]:
@@ -341,15 +343,6 @@ def comparable_names(text: str) -> list[str]:
     """The same for a comparison, where the first word of a claim always counts: two claims differ where these do."""
     found = (match[0] for match in _NAME_WORD.finditer(text) if match[0][0].isupper())
     return list(dict.fromkeys(filter(_can_be_name, found)))
-
-
-def claimed_calendar_words(text: str) -> list[str]:
-    """The months and days of the week that a claim names, lower case; `May` and `March` only behind a small word."""
-    return [
-        match["day"].lower()
-        for match in _CALENDAR_WORD.finditer(text)
-        if match["before"] or match["day"].lower() not in ("may", "march")
-    ]
 
 
 def written_dates(text: str, year: int) -> Iterator[tuple[str, str]]:
@@ -384,14 +377,14 @@ def _parse_digit_numbers(text: str) -> Iterator[tuple[int, str, str]]:
         yield match.start(), number, f"{float(number) * _NUMBER_SUFFIXES[suffix.lower()]:.0f}" if scaled else number
 
 
-def _parse_word_numbers(text: str) -> Iterator[tuple[int, str]]:
-    """Where runs of number words begin, and their values: "twenty-five", "two hundred"."""
-    total, part, begun = 0, 0, -1
+def _parse_word_numbers(text: str) -> Iterator[tuple[int, int, str]]:
+    """Where runs of number words begin and end, and their values: "twenty-five", "two hundred"."""
+    total, part, begun, end = 0, 0, -1, -1
     for start, word in (*((match.start(), match[0].lower()) for match in _WORD_TOKEN.finditer(text)), (len(text), "")):
         value = _NUMBER_WORD_VALUES.get(word)
         if value is None:
             if begun >= 0 and word != "and":
-                yield begun, str(total + part)
+                yield begun, end, str(total + part)
             if word != "and":
                 total, part, begun = 0, 0, -1
             continue
@@ -402,11 +395,11 @@ def _parse_word_numbers(text: str) -> Iterator[tuple[int, str]]:
         elif _extends_number(part, value):
             part += value
         elif part:
-            yield begun, str(total + part)
+            yield begun, end, str(total + part)
             total, part, begun = 0, value, start
         else:
             part = value
-        begun = start if begun < 0 else begun
+        begun, end = start if begun < 0 else begun, start + len(word)
 
 
 def _extends_number(part: int, value: int) -> bool:

@@ -13,8 +13,8 @@ from tests.flows.given import START
 DEPLOY = "Please deploy the staging server to Oslo."
 CODE = "The door code is 1234"
 DOWN = "The staging API is down"
-COFFEE = ("Ann likes strong black coffee in the morning", "Ann liked strong black coffee in the mornings")
-TEA = ("Ben drinks green tea with honey in the evening", "Ben drank green tea with honey in the evenings")
+COFFEE = ("Ann likes a strong black coffee in the morning", "Ann likes the strong black coffee in the morning")
+TEA = ("Ben drinks a green tea with honey in the evening", "Ben drinks the green tea with honey in the evening")
 DESK, TRIP = "_global/desk", "_global/trip"
 ALL_CHANNELS_VIEW = "house@bot"  # reads every channel of this story
 

@@ -15,15 +15,15 @@ from agentmem import AgentMemory, Cluster, Fact, InvalidRecord, JobReport, Model
 from agentmem.core.changes import Change, WriteAttempt
 from agentmem.core.records import build_record
 from agentmem.engine import vector_projection
-from agentmem.extraction.claims import content_signature, group_signature
 from agentmem.memory.semantic import merge_facts
-from agentmem.memory.semantic.merge_facts import Signatures, cohesion, find_clusters
+from agentmem.memory.semantic.equal_claims import contrast_signature
+from agentmem.memory.semantic.merge_facts import cohesion, find_clusters
 from agentmem.settings.sections import ClusterOptions
 from tests.fakes.as_a_model import AsyncOnlyEmbedder
 from tests.flows.given import ManualClock, context_of, engine_of, open_memory, read_head, read_state, run
 from tests.scale import scaled
 
-SAME = ("Ann likes strong black coffee in the morning", "Ann liked strong black coffee in the mornings")
+SAME = ("Ann likes a strong black coffee in the morning", "Ann likes the strong black coffee in the morning")
 
 
 def job(memory: AgentMemory, *, dry_run: bool = False) -> JobReport:
@@ -38,8 +38,8 @@ def actions(found: list[Cluster]) -> list[tuple[str, int]]:
     return [(cluster.action, len(cluster.facts)) for cluster in found]
 
 
-def test_facts_are_linked_from_the_cosine_of_the_document_on() -> None:
-    assert ClusterOptions().model_dump() == {"link": 0.83}
+def test_facts_are_linked_and_proposed_by_the_numbers_of_the_document() -> None:
+    assert ClusterOptions().model_dump() == {"link": 0.83, "merge": 0.9, "ask": 0.75}
 
 
 def test_cohesion_is_the_mean_cosine_of_all_pairs() -> None:
@@ -97,12 +97,29 @@ def test_the_same_words_in_another_order_are_not_merged(memory: AgentMemory) -> 
     assert claims(memory) == both
 
 
-def test_a_word_of_difference_keeps_two_near_ones_apart_and_asks_nobody(memory: AgentMemory) -> None:
+@pytest.mark.parametrize(
+    "numbers, action", [({"merge": 0.84}, "merge"), ({"merge": 1.0}, "ask"), ({"merge": 1.0, "ask": 1.0}, "keep_apart")]
+)
+def test_near_duplicates_are_proposed_by_cohesion_and_left_as_they_are(
+    home: Path, clock: ManualClock, numbers: dict[str, float], action: str
+) -> None:
     both = {"Ann likes strong black coffee in the morning sun", "Ann likes strong black coffee in the morning light"}
-    for claim in both:
+    with open_memory(home, clock=clock, seed=7, clusters=numbers) as memory:
+        for claim in both:
+            memory.learn_fact(claim)
+        (cluster,) = memory.curation.clusters()
+        assert (cluster.action, cluster.is_equal) == (action, False)
+        assert (job(memory).counts, memory.semantic.reviews(), claims(memory)) == ({}, [], both)
+
+
+@pytest.mark.parametrize("others", [(), ("The choir at noon votes for the new tram line in town",)])
+def test_contrasts_stay_two_facts_whatever_stands_near_by(memory: AgentMemory, others: tuple[str, ...]) -> None:
+    both = ("The choir votes for the new tram line in town", "The choir votes against the new tram line in town")
+    for claim in (*both, *others):
         memory.learn_fact(claim)
-    assert actions(memory.curation.clusters()) == [("keep_apart", 2)]
-    assert (job(memory).counts, memory.semantic.reviews(), claims(memory)) == ({}, [], both)
+    assert job(memory).counts == {}
+    assert claims(memory) == {*both, *others}
+    assert not any(set(both) <= {fact.claim for fact in cluster.facts} for cluster in memory.curation.clusters())
 
 
 def test_values_of_a_slot_are_not_merged(memory: AgentMemory) -> None:
@@ -203,16 +220,15 @@ def test_a_chain_is_followed_through_facts_that_did_not_change(memory: AgentMemo
     sign: dict[str, Hashable] = {}
     old = [memory.learn_fact(claim) for claim in SAME]
     after = read_head(memory)
-    memory.learn_fact("Ann likes the strong black coffee in the morning")
+    memory.learn_fact("Ann likes a strong black coffee in a morning")
     memory.flush()
 
     def same(fact: Fact) -> Hashable:
-        return sign.setdefault("all", group_signature(fact))
+        return sign.setdefault("all", contrast_signature(fact))
 
-    signatures = Signatures(same, content_signature)
-    (cluster,) = run(find_clusters(context_of(memory), "_global", signatures, after_seq=after))
+    (cluster,) = run(find_clusters(context_of(memory), "_global", same, after_seq=after))
     assert {fact.id for fact in old} < {fact.id for fact in cluster.facts}
-    assert run(find_clusters(context_of(memory), "_global", signatures, after_seq=read_head(memory))) == []
+    assert run(find_clusters(context_of(memory), "_global", same, after_seq=read_head(memory))) == []
 
 
 @settings(max_examples=scaled(10, least=3), derandomize=True)
@@ -224,8 +240,8 @@ def test_twice_is_once_and_undo_gives_the_former_state(
 ) -> None:
     with open_memory(tmp_path_factory.mktemp("home"), clock=ManualClock(), seed=7) as memory:
         for number, person in enumerate(who):
-            drink, when = ("coffee", "coffees")[number % 2], ("morning", "mornings")[number // 2 % 2]
-            memory.learn_fact(f"{('Ann', 'Ben', 'Cleo')[person]} likes {' '.join(words)} {drink} in the {when}")
+            one, when = ("a", "the")[number % 2], ("a", "the")[number // 2 % 2]
+            memory.learn_fact(f"{('Ann', 'Ben', 'Cleo')[person]} likes {one} {' '.join(words)} coffee in {when} hall")
         before = read_state(memory)
         report = job(memory)
         after = read_state(memory)

@@ -12,8 +12,8 @@ from agentmem import AsyncAgentMemory, InvalidRecord, Outcome, Strategy
 from agentmem.core.records import Edge, Entity, Fact
 from tests.flows.meanwhile import run_once_before, run_once_before_append
 
-SAME = ("Ann likes strong black coffee in the morning", "Ann liked strong black coffee in the mornings")
-ALSO = ("Ben plays the grand piano at the old theatre", "Ben played the grand piano at the old theatres")
+SAME = ("Ann likes a strong black coffee in the morning", "Ann likes the strong black coffee in the morning")
+ALSO = ("Ben plays a grand piano at the old theatre", "Ben plays the grand piano at the old theatre")
 
 Learn = Callable[..., Awaitable[Fact]]
 

@@ -19,11 +19,11 @@ def facts(cli: Any) -> list[Fact]:
     clock = ManualClock(START - timedelta(seconds=1))
     with AgentMemory("default", home=cli.home, embedder="hash", clock=clock, seed=7) as memory:
         roof = memory.scoped(channel="roof")
-        oldest = memory.learn_fact("Ann likes strong black coffee in the morning")
+        oldest = memory.learn_fact("Ann likes a strong black coffee in the morning")
         clock.advance(seconds=1)
         return [
             oldest,
-            memory.learn_fact("Ann likes strong black coffee in the mornings"),
+            memory.learn_fact("Ann likes the strong black coffee in the morning"),
             roof.learn_fact("The roof is blue"),
             memory.learn_fact("The plumber comes on Friday", tier="short"),
         ]
@@ -43,10 +43,12 @@ def test_the_queue_and_a_touch(cli: Any, facts: list[Fact]) -> None:
 
 def test_clusters_are_listed_and_merged(cli: Any, facts: list[Fact]) -> None:
     said = cli("curate", "clusters")
-    assert said.startswith("merge: cohesion 1.00, 2 facts\n    Ann likes strong black coffee in the morning")
+    assert said.startswith("merge: cohesion 1.00, 2 facts\n    Ann likes a strong black coffee in the morning")
     assert [cluster["action"] for cluster in cli.json("curate", "clusters")] == ["merge"]
     merged = cli("curate", "merge", facts[0].id, facts[1].id)
-    assert merged.startswith(f"merged into {facts[0].id}: Ann likes strong black coffee in the morning\n    operation ")
+    assert merged.startswith(
+        f"merged into {facts[0].id}: Ann likes a strong black coffee in the morning\n    operation "
+    )
     assert cli("curate", "clusters") == "no facts that may say the same\n"
 
 

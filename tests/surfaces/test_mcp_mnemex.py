@@ -264,7 +264,7 @@ async def test_clusters_are_shown_related_and_merged(memory: AsyncAgentMemory, c
     ids = [await save(client, f"Ann takes her coffee black{more}") for more in ("", ", always", " at work")]
     found = await call(client, "cluster_memories")
     (cluster,) = found["clusters"]
-    assert (found["clusters_found"], cluster["size"], cluster["suggested_action"]) == (1, 3, "keep_apart")
+    assert (found["clusters_found"], cluster["size"], cluster["suggested_action"]) == (1, 3, "ask")
     assert sorted(cluster["memory_ids"]) == sorted(ids)
     assert (await call(client, "cluster_memories", threshold=0.99))["clusters_found"] == 0
     assert (await call(client, "cluster_memories", find_duplicates=True))["duplicates_found"] == 0

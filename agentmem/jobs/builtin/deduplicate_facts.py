@@ -13,16 +13,14 @@ from agentmem.core.records import Fact
 from agentmem.core.scope import Scope
 from agentmem.engine.engine import Engine
 from agentmem.errors import Conflict, InvalidRecord, NotFound
-from agentmem.extraction.claims import content_signature
 from agentmem.jobs.job import JobOptions, JobReport, context_for
 from agentmem.jobs.runner import leased_job
 from agentmem.memory.context import MemoryContext
 from agentmem.memory.semantic.entities import MERGED_INTO_PREFIX
+from agentmem.memory.semantic.equal_claims import content_signature
 from agentmem.memory.semantic.merge_facts import (
-    MERGE,
     Cluster,
     Dependents,
-    Signatures,
     build_merge_change,
     find_clusters,
     read_dependents,
@@ -69,11 +67,11 @@ class _DeduplicateFactsRun:
 
     async def run_all(self, after_seq: int) -> None:
         """Every cluster of facts with equal content, the closest first."""
-        equal = Signatures(content_signature, content_signature)
-        for cluster in await find_clusters(self.context, self.context.scope.channel, equal, after_seq=after_seq):
+        channel = self.context.scope.channel
+        for cluster in await find_clusters(self.context, channel, content_signature, after_seq=after_seq):
             taken_back = await self._find_taken_back(cluster)
             others = [fact for fact in cluster.facts[1:] if fact.id not in taken_back]
-            if others and cluster.action == MERGE:
+            if others:
                 await self._merge(cluster, others)
 
     async def _find_taken_back(self, cluster: Cluster) -> set[str]:

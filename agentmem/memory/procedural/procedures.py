@@ -17,6 +17,7 @@ from agentmem.errors import InvalidRecord, ModelError
 from agentmem.memory.context import MemoryContext, get_written_record
 from agentmem.memory.read_audit import audit_read
 from agentmem.stores.values import WHOLE, Where
+from agentmem.text.claim_content import find_contrasts
 from agentmem.text.normalization import hash_instruction, normalize_instruction
 
 MAX_INSTRUCTION_CHARS = 2_000  # characters of an instruction or a trigger
@@ -235,7 +236,7 @@ class ProcedureIndex:
             self.known[record.id] = record
 
     def _find_equivalent(self, request: InstructionRequest, digest: str, same_threshold: float) -> Procedure | None:
-        """The procedure that says the same: the same words, or alike in polarity, trigger and numbers."""
+        """The procedure that says the same: the same words, or near by cosine, with one trigger and no contrast."""
         for record in self.known.values():
             if record.instruction_hash == digest:
                 return record
@@ -246,7 +247,7 @@ class ProcedureIndex:
             if request.similarities.get(record.id, 0.0) >= same_threshold
             and record.trigger.casefold() == when
             and normalize_instruction(record.instruction).is_prohibition == read.is_prohibition
-            and _extract_numbers(record.instruction) == _extract_numbers(request.instruction)
+            and find_contrasts(record.instruction) == find_contrasts(request.instruction)
         ]
         return self.known[max(near)[1]] if near else None
 
@@ -296,11 +297,6 @@ def retire(record: Procedure, write: WriteAttempt, reason: str) -> Procedure:
     """The procedure, out of force and out of recall, but kept."""
     gone = {"procedure_status": "retired", "status": Status.SUPERSEDED, "superseded_at": write.now, "reason": reason}
     return record.model_copy(update=gone)
-
-
-def _extract_numbers(text: str) -> list[str]:
-    read = normalize_instruction(text)
-    return [word for word, plain in zip(read.terms, read.number_masked_terms, strict=True) if plain == "#"]
 
 
 def _get_last_procedure(entry: JournalEntry | None) -> Procedure:

@@ -1,8 +1,8 @@
 """Facts that are alike: clusters of them, and merging those that say the same.
 
 Single linkage: a fact belongs to a cluster when it is near to one of it. How well a cluster holds together is the mean
-cosine of its pairs; that only groups them. Facts are merged where their content is equal. Only what changed is compared
-with the rest, in blocks, so that memory stays small.
+cosine of its pairs; that only proposes. Only equal content is merged without a person. Only what changed is
+compared with the rest, in blocks, so that memory stays small.
 """
 
 from __future__ import annotations
@@ -22,7 +22,9 @@ from agentmem.core.records import Edge, Fact
 from agentmem.errors import Conflict, InvalidRecord
 from agentmem.memory.context import MemoryContext
 from agentmem.memory.semantic.entities import MERGED_INTO_PREFIX
+from agentmem.memory.semantic.equal_claims import content_signature, contrast_signature
 from agentmem.memory.semantic.facts import is_current, merge_sources
+from agentmem.settings.sections import ClusterOptions
 from agentmem.stores.values import Where
 from agentmem.text.tokenizer import is_reordering
 
@@ -30,7 +32,7 @@ JOURNAL_PAGE_SIZE = 1000
 MAX_MERGED_FACTS = 1000  # facts that become one at once
 
 FactSignature = Callable[[Fact], Hashable]
-MERGE, KEEP_APART = "merge", "keep_apart"
+MERGE, ASK, KEEP_APART = "merge", "ask", "keep_apart"
 BLOCK_SIZE = 256  # facts compared with all others at once
 READ_BATCH_SIZE = 1000
 MAX_WORD_ORDER_FACTS = 50  # facts of one cluster whose words are compared in their order
@@ -54,14 +56,6 @@ class Dependents:
                 self.facts.setdefault(premise, []).append(record.id)
         elif isinstance(record, Edge) and record.fact_id:
             self.edges.setdefault(record.fact_id, []).append(record.id)
-
-
-@dataclass(frozen=True, slots=True)
-class Signatures:
-    """What facts must have in common: to stand in one `group`, and, with the same `content`, to say the same."""
-
-    group: FactSignature
-    content: FactSignature
 
 
 def sort_by_quality(facts: Sequence[Fact]) -> list[Fact]:
@@ -176,20 +170,22 @@ def _merge_pair(keep: Fact, other: Fact) -> Fact:
 class Cluster:
     """Facts that are alike, the one that would stay first; `cohesion` is the mean cosine of their pairs.
 
-    `action` is merge where all of them say the same, which the job then makes one, else keep_apart.
+    `action` is a proposal by cohesion: merge, ask or keep_apart. Where `is_equal`, all say the same, and the job
+    merges them.
     """
 
     facts: tuple[Fact, ...]
     cohesion: float
     action: str
+    is_equal: bool
 
 
 async def find_clusters(
-    context: MemoryContext, channel: str, signatures: Signatures, *, after_seq: int = 0
+    context: MemoryContext, channel: str, signature: FactSignature = contrast_signature, *, after_seq: int = 0
 ) -> list[Cluster]:
     """The clusters of one channel's current facts that hold one written after a journal position, closest first.
 
-    Facts are linked only where the signature of a group is the same. Facts without a vector are left out.
+    Facts are linked only where their signature is the same. Facts without a vector are left out.
     """
     engine, scope = context.engine, context.scope
     options = engine.settings.clusters
@@ -203,18 +199,21 @@ async def find_clusters(
     if len(known) < 2:
         return []
     matrix = np.stack([vectors[ordinal] for ordinal in known.tolist()]).astype(np.float32)
-    links = _SingleLinkage(context, columns, signatures.group, known, matrix, options.link)
+    links = _SingleLinkage(context, columns, signature, known, matrix, options.link)
     await links.expand(np.flatnonzero(columns.seqs[known] > after_seq))
-    found = [_build_cluster(links, members, signatures.content) for members in links.groups()]
+    found = [_build_cluster(links, members, options) for members in links.groups()]
     return sorted(found, key=lambda cluster: (-cluster.cohesion, cluster.facts[0].id))
 
 
-def _build_cluster(links: _SingleLinkage, members: Ints, content: FactSignature) -> Cluster:
+def _build_cluster(links: _SingleLinkage, members: Ints, options: ClusterOptions) -> Cluster:
     facts = sort_by_quality([links.facts[place] for place in members.tolist()])
-    is_same = len({content(fact) for fact in facts}) == 1 and not any(
-        is_reordering(one.claim, other.claim) for one, other in combinations(facts[:MAX_WORD_ORDER_FACTS], 2)
-    )
-    return Cluster(tuple(facts), cohesion(links.matrix[members]), MERGE if is_same else KEEP_APART)
+    near = cohesion(links.matrix[members])
+    is_equal = len(set(map(content_signature, facts))) == 1
+    action = MERGE if is_equal or near >= options.merge else ASK if near >= options.ask else KEEP_APART
+    pairs = combinations(facts[:MAX_WORD_ORDER_FACTS], 2)
+    if action == MERGE and not is_equal and any(is_reordering(one.claim, other.claim) for one, other in pairs):
+        action = ASK  # "the dog bit the man" is near to "the man bit the dog" by any cosine
+    return Cluster(tuple(facts), near, action, is_equal)
 
 
 def cohesion(vectors: Floats) -> float:

@@ -9,7 +9,7 @@ from pydantic import BaseModel, Field
 from agentmem.core.clock import derive_id
 from agentmem.core.records import Edge
 from agentmem.facade.async_memory import AsyncAgentMemory
-from agentmem.memory.semantic.merge_facts import MERGE, Cluster
+from agentmem.memory.semantic.merge_facts import Cluster
 from agentmem.server.mcp.core_tools import Arguments
 from agentmem.server.mcp.mnemex_graph import move_relations, relate_memories
 from agentmem.server.mcp.mnemex_records import Answer, check_at_least, shorten_text
@@ -35,7 +35,8 @@ class ClusterEntry(BaseModel):
     id: str
     size: int
     cohesion: float
-    suggested_action: str = Field(description="merge: they say the same; keep_apart: they are only alike.")
+    suggested_action: str = Field(description="merge, ask or keep_apart, by cohesion; only a proposal.")
+    is_equal: bool = Field(description="Whether all say the same.")
     memory_ids: list[str]
     content_previews: list[str]
 
@@ -87,13 +88,13 @@ async def cluster_memories(memory: AsyncAgentMemory, given: ClusterQuery) -> Fou
         cluster
         for cluster in await memory.curation.clusters()
         if cluster.cohesion >= (least or 0.0)
-        and (cluster.action == MERGE or not given.find_duplicates or given.duplicate_threshold is not None)
+        and (cluster.is_equal or not given.find_duplicates or given.duplicate_threshold is not None)
     ]
     fitting = [each for each in clusters if given.max_cluster_size is None or len(each.facts) <= given.max_cluster_size]
     return FoundClusters(
         mode="duplicates" if given.find_duplicates else "clustering",
         clusters_found=len(fitting),
-        duplicates_found=sum(each.action == MERGE for each in fitting),
+        duplicates_found=sum(each.is_equal for each in fitting),
         clusters=[_show_cluster(each) for each in fitting],
         notices=_explain_thresholds(memory, given, len(clusters) - len(fitting)),
     )
@@ -138,7 +139,7 @@ async def _choose_clusters(memory: AsyncAgentMemory, given: ConsolidateQuery) ->
             raise ToolFailure("There is no such cluster now. Call cluster_memories for those there are.")
         return named, []
     close = [each for each in clusters if each.cohesion >= given.cohesion_threshold]
-    unsure = [each for each in close if each.action != MERGE] if given.mode == "apply" else []
+    unsure = [each for each in close if not each.is_equal] if given.mode == "apply" else []
     notices = [
         f"Not merged: cluster {_cluster_id(each)}. Ask the user, then call with its cluster_id." for each in unsure
     ]
@@ -175,6 +176,7 @@ def _show_cluster(cluster: Cluster) -> ClusterEntry:
         size=len(cluster.facts),
         cohesion=cluster.cohesion,
         suggested_action=cluster.action,
+        is_equal=cluster.is_equal,
         memory_ids=[fact.id for fact in cluster.facts],
         content_previews=[shorten_text(fact.claim, PREVIEW_CHARS) for fact in cluster.facts],
     )
@@ -194,7 +196,7 @@ MNEMEX_CLUSTER_TOOLS = (
         "consolidate_memories",
         "Consolidate memories",
         "Make one memory of each cluster (apply), relate its memories (link), or show what would be done (preview). "
-        "Ask the user before you apply one whose suggested_action is not merge.",
+        "Ask the user before you apply one whose is_equal is false.",
         ConsolidateQuery,
         Consolidation,
         consolidate_memories,
