@@ -65,6 +65,8 @@ class ClusterOverrides(TypedDict, total=False):
     """Options of `clusters`; see `ClusterOptions`."""
 
     link: float
+    merge: float
+    ask: float
 
 
 class RetentionOverrides(TypedDict, total=False):
