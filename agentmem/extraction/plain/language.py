@@ -1,8 +1,8 @@
 """The words of a language as patterns, compiled from its data file when it is first needed.
 
 A frame is a row of `own` (the speaker's clauses) or `others` (clauses about a named person, from the verb on): a
-pattern and flags. In it `{slot:kind}` stands for a value, where `kind` is a name of `values` or a pattern, `{slot=value}`
-for a value that the words mean, and `{NAME}` for a pattern of `macros`.
+pattern and flags. In it `{slot:kind}` stands for a value, where `kind` is a name of `values` or a pattern,
+`{slot=value}` for a value that the words mean, `{NAME}` for a pattern of `macros`.
 """
 
 from __future__ import annotations

@@ -30,11 +30,12 @@ _LIST_SLOTS = frozenset({"languages", "allergies", "conditions"})
 
 @dataclass(frozen=True, slots=True)
 class _Clause:
-    """A clause with whom it is about: its subject and the place where the words about it begin."""
+    """A clause with whom it is about; `start` is where the words about its subject begin."""
 
     language: Language
     sentence: Sentence
     subject: str
+    begin: int
     start: int
     end: int
 
@@ -91,8 +92,9 @@ class PlainReader:
                 if setting and setting.start() < start:
                     return
                 lead = language.lead.match(sentence.text, start)
-                subject, at = self._find_subject(language, sentence, lead.end() if lead else start)
-                yield from self._read_clause(_Clause(language, sentence, subject, at, end), turn, now)
+                begin = lead.end() if lead else start
+                subject, at = self._find_subject(language, sentence, begin)
+                yield from self._read_clause(_Clause(language, sentence, subject, begin, at, end), turn, now)
 
     # -- people
 
@@ -138,7 +140,7 @@ class PlainReader:
 
     def _note_name(self, name: str) -> None:
         if name.strip():
-            self.people.setdefault(name.split()[0].lower(), set()).add(name)
+            self.people.setdefault(name.split(maxsplit=1)[0].lower(), set()).add(name)
 
     def _note_kin(self, sentence: Sentence) -> None:
         """Whom "she" or "he" may be from now on, where nobody is named: "my sister"."""
@@ -181,12 +183,10 @@ class PlainReader:
                 other = language.words["instead"].match(text[found.end() :])
                 mark: Mark = "change" if "change" in frame.flags else "correct" if other and operation == "is" else ""
                 for claim in claims:
-                    yield self._date_plan(
-                        replace(
-                            claim, operation=operation, mark=mark, since=since, until=until, span=(clause.start, end)
-                        ),
-                        now,
+                    known = replace(
+                        claim, operation=operation, mark=mark, since=since, until=until, span=(clause.begin, end)
                     )
+                    yield from [known] if claim.tense == "current" else self._date_plan(known, now)
                 return
 
     def _fill(self, clause: _Clause, frame: PlainFrame, found: re.Match[str], turn: TurnText) -> Iterator[SlotClaim]:
@@ -217,12 +217,11 @@ class PlainReader:
         date = next((each for each in dates if each.span[0] >= found.end()), None)
         return date if date and (date.is_since or date.is_until or date.end) else None
 
-    def _date_plan(self, claim: SlotClaim, now: datetime) -> SlotClaim:
-        """A plan with its day."""
-        if claim.tense != "planned":
-            return claim
-        dates = find_dates(claim.value.lower(), now, "future", day_first=self.day_first)
-        return replace(claim, since=dates[0].moment, until=dates[0].end) if dates else claim
+    def _date_plan(self, claim: SlotClaim, now: datetime) -> Iterator[SlotClaim]:
+        """A plan with its day, where that lies ahead."""
+        for date in find_dates(claim.value.lower(), now, "", day_first=self.day_first)[:1]:
+            if date.is_future:
+                yield replace(claim, since=date.moment, until=date.end)
 
     # -- answers
 

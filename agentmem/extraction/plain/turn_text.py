@@ -18,10 +18,10 @@ _QUOTED = re.compile(
     re.DOTALL | re.MULTILINE,
 )
 _PASTED_LINE = re.compile(
-    r"\s*(?:>|\||\$ \S|#{2,} |@@|</?\w|[{}\[\]]\s*$|[{\[]\""
-    r"|(?:import|from|def|class|const|let|var|SELECT|commit|diff) \S+.*[);{:]$"
-    r"|\[?\d{4}-\d\d-\d\d[T ]\d\d:|\[?\d\d?:\d\d(?::\d\d)?\]? |(?:INFO|ERROR|WARN(?:ING)?|DEBUG|Traceback)\b"
-    r"|(?:from|to|subject|von|an|betreff|de|para|asunto|objet|assunto): )",
+    r"(?: {4}|\s*(?:>|\||\$ \S|#{2,} |@@|</?\w|[{}\[\]]\s*$|[{\[]\""
+    r"|(?:import|from|def|class|const|let|var|SELECT) \S+.*[);{:]$"
+    r"|\[?\d\d?:\d\d(?::\d\d)?\]? |(?:INFO|ERROR|WARN(?:ING)?|DEBUG|Traceback)\b"
+    r"|(?:from|to|subject|von|an|betreff|de|para|asunto|objet|assunto): )|.*\d{4}-\d\d-\d\d[T ]\d\d:)",
     re.IGNORECASE,
 )
 _KEY_LINE = re.compile(r"\s*(?:[-*] )?[*_]*[\w][\w /()-]{0,30}[*_]*\s*[:=]\s*\S")
@@ -31,9 +31,9 @@ _OWN_LABEL = re.compile(
     r"|corre\u00e7\u00e3o|about me|background|context|hi|hello|hallo|hola)\b.{0,20}:",
     re.IGNORECASE,
 )
-_SALUTATION = re.compile(
-    r"\s*(?:dear|liebe[rs]?|sehr geehrte[rs]?|estimad[oa]s?|querid[oa]s?|ch(?:er|\u00e8re)s?|caro|cara|prezad[oa]) "
-    r"[^\n.!?]{1,40}[,:!]?\s*$",
+_LETTER = re.compile(  # what begins a letter, a commit or the words of somebody else
+    r"\s*(?:(?:dear|liebe[rs]?|sehr geehrte[rs]?|estimad[oa]s?|querid[oa]s?|ch(?:er|\u00e8re)s?|caro|cara|prezad[oa]) "
+    r"[^\n.!?,:]{1,40}[,:!]|(?:commit|diff) \S+$|[^\n.!?]{1,80}:\s*$)",
     re.IGNORECASE,
 )
 _TEXT_WORD = (
@@ -43,9 +43,11 @@ _TEXT_WORD = (
     r"|below|following|this|here|it|folgende\w*|siguiente|suivant\w*|seguinte"
 )
 _HANDED_OVER = re.compile(
-    rf"\b(?:{_TEXT_WORD})\b[^.!?:\n]{{0,60}}:(?= |\n|$)|\b(?:translat\w+|proofread\w*|rewrite|paraphrase|summari[sz]e"
-    r"|rephrase|shorten|polish|correct (?:this|the)|fix (?:this|the) (?:text|grammar)|\u00fcbersetze?n?|korrigiere"
-    r"|traduce|traduis|traduza?|corrige|corrija|formuliere|reformule|fasse|resume|resuma)\b[^:\n]{0,100}(?::|\n)",
+    rf"\b(?:{_TEXT_WORD}|esto|isto|ceci|\u00e7a|dies\w*|das hier)\b[^.!:\n]{{0,40}}\n\s*\n"
+    rf"|\b(?:{_TEXT_WORD})\b[^.!?:\n]{{0,60}}:(?= |\n|$)"
+    r"|\b(?:translat\w+|proofread\w*|rewrite|paraphrase|summari[sz]e|rephrase|shorten|polish|correct (?:this|the)"
+    r"|fix (?:this|the) (?:text|grammar)|\u00fcbersetze?n?|korrigiere|traduce|traduis|traduza?|corrige|corrija"
+    r"|formuliere|reformule|fasse|resume|resuma)\b[^:\n]{0,100}(?::|\n)",
     re.IGNORECASE,
 )
 _SENTENCE_END = re.compile(
@@ -111,7 +113,7 @@ def mask_turn(source: str) -> str:
     has_keys = sum(keys) > 2
     out, is_letter = [], False
     for line, is_pasted, is_key in zip(lines, pasted, keys, strict=True):
-        is_letter = is_letter or _SALUTATION.match(line) is not None
+        is_letter = is_letter or (_LETTER.match(line) is not None and not _OWN_LABEL.match(line))
         is_said = _SPEAKER.match(line) is not None and _OWN_LABEL.match(line) is None
         is_masked = is_letter or is_pasted or is_said or (has_keys and is_key)
         out.append(_mask(line) if is_masked else line)
