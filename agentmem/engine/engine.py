@@ -35,6 +35,7 @@ from agentmem.engine.opening import build_embedder_options, open_projection, ope
 from agentmem.engine.projections import SyncRetrier
 from agentmem.engine.vector_projection import VectorProjection
 from agentmem.errors import AgentMemError, Closed, Conflict, ModelUnavailable, StoreError, StoreUnavailable
+from agentmem.models.given_models import is_given, to_reranker
 from agentmem.models.protocols import Embedder, Reranker, RerankerOptions
 from agentmem.models.registry import LLMRegistry, open_embedder, open_reranker
 from agentmem.settings.settings import Settings
@@ -426,8 +427,9 @@ class Engine:
                 task.cancel()
             await asyncio.gather(*late, return_exceptions=True)
         for projection in (*self.vector_projections, *self._retired_projections):
-            await projection.embedder.close()
-        if self.reranker is not None:
+            if not is_given(projection.embedder, self.settings):
+                await projection.embedder.close()
+        if self.reranker is not None and not is_given(self.reranker, self.settings):
             await self.reranker.close()
         await self.llms.close()
         if self.graph_projection is not None:
@@ -494,6 +496,8 @@ def _open_reranker(settings: Settings, llms: LLMRegistry) -> Reranker | None:
     options = RerankerOptions(
         models_dir=settings.model_folder, threads=settings.threads, llm_factory=lambda: llms.for_purpose("recall")
     )
+    if settings.is_given(settings.reranker):
+        return to_reranker(settings.reranker, settings.given_models[settings.reranker])
     return open_reranker(settings.reranker, options)
 
 

@@ -37,8 +37,8 @@ class EmbedderOptions:
     `models_dir` is the folder of local weights and built graphs, `threads` how many texts a local model reads at a
     time, `timeout` seconds for one request, `max_attempts` how often a request is sent at most, `dimensions` the length
     of the vectors where the model leaves a choice, `base_url` and `api_key` where and as whom a remote model is asked
-    (None: as its SDK finds them in the environment). `log_errors` logs what a failing model says; see
-    `log_model_error`.
+    (None: as its SDK finds them in the environment). `given` are models that were
+    handed over. `log_errors` logs what a failing model says; see `log_model_error`.
     """
 
     models_dir: Path
@@ -49,6 +49,7 @@ class EmbedderOptions:
     base_url: str | None = field(default=None, repr=False)
     api_key: str | None = field(default=None, repr=False)
     log_errors: bool = False
+    given: Mapping[str, Any] = field(default_factory=dict, repr=False)
 
 
 class Embedder(Protocol):

@@ -10,6 +10,7 @@ import importlib
 import importlib.util
 import pkgutil
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import replace
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
@@ -18,6 +19,7 @@ from agentmem.core.plain_values import describe_value
 from agentmem.core.redaction import is_command
 from agentmem.errors import ConfigError
 from agentmem.models import providers
+from agentmem.models.given_models import is_given, to_embedder, to_llm
 from agentmem.models.protocols import LLM, LLMOptions, Reranker, RerankerOptions
 from agentmem.models.structured_llm import Budget, StructuredLLM
 from agentmem.settings.settings import Settings
@@ -33,6 +35,16 @@ _NONE = "none"
 _LLM_SPEC_EXAMPLE = "anthropic:claude-haiku-4-5"
 
 _KIND, _RERANKER_NONE = "reranker", "none"
+
+LOCAL_SERVERS: Mapping[str, str] = MappingProxyType(
+    {
+        "llamacpp": "http://localhost:8080/v1",
+        "lmstudio": "http://localhost:1234/v1",
+        "ollama": "http://localhost:11434/v1",
+        "vllm": "http://localhost:8000/v1",
+    }
+)
+"""Servers of language models that speak OpenAI's protocol, and where each listens by itself."""
 
 PURPOSE_SETTINGS: Mapping[str, str] = MappingProxyType(
     {
@@ -52,6 +64,9 @@ def open_embedder(spec: str, options: EmbedderOptions) -> Embedder:
     is loaded or sent before the first text. Raises ConfigError for an unknown vendor, with the vendors there are, and
     for dimensions that contradict `options`.
     """
+    for name, given in options.given.items():
+        if spec in (name, name.replace("/", ":", 1), getattr(given, "identity", None), f"{name}:{options.dimensions}"):
+            return to_embedder(name, given, options.dimensions)
     vendor, model, dimensions = _parse_spec(spec)
     if vendor == _AUTO:
         if model or dimensions:
@@ -76,8 +91,23 @@ def open_llm(spec: str, options: LLMOptions) -> LLM | None:
     vendor, model = _split_spec(spec)
     if vendor in ("", _NONE) and not model:
         return None
+    if vendor in LOCAL_SERVERS:
+        return _open_local_llm(vendor, model, options)
     llm: LLM = _get_opener("llm", vendor)(model, options)
     return llm
+
+
+def _open_local_llm(server: str, model: str, options: LLMOptions) -> LLM:
+    from agentmem.models.providers import openai
+
+    if not model:
+        raise ConfigError(f"llm: name the model that {server} serves, as in '{server}:llama3.1'")
+    if options.base_url is not None:
+        with suppress(ConfigError):  # no key; without the SDK it is raised below
+            return openai.llm(model, options, server)
+    # The key of the vendor goes to no server at a default address.
+    address = options.base_url or LOCAL_SERVERS[server]
+    return openai.llm(model, replace(options, base_url=address, api_key=options.api_key or "none"), server)
 
 
 def resolve_auto(options: EmbedderOptions) -> str:
@@ -89,6 +119,12 @@ def resolve_auto(options: EmbedderOptions) -> str:
 
 def list_vendors(kind: str = "embedder") -> list[str]:
     """The vendors whose module offers embeddings (`embedder`) or a language model (`llm`), in alphabetical order."""
+    if kind == "llm":
+        return sorted([*_list_modules(kind), *LOCAL_SERVERS])
+    return _list_modules(kind)
+
+
+def _list_modules(kind: str) -> list[str]:
     names = sorted(module.name for module in pkgutil.iter_modules(providers.__path__))
     return [name for name in names if hasattr(importlib.import_module(f"{providers.__name__}.{name}"), kind)]
 
@@ -176,10 +212,12 @@ class LLMRegistry:
         return Budget(max_calls=settings.max_calls, max_tokens=settings.max_tokens, max_cost=settings.max_cost)
 
     def _get_or_open(self, spec: str) -> LLM | None:
+        settings = self._settings
+        if settings.is_given(spec) and spec not in self._llms:
+            self._llms[spec] = to_llm(spec, settings.given_models[spec])
         if spec not in self._llms:
-            settings = self._settings
             options = LLMOptions(
-                timeout=settings.model_timeout,
+                timeout=settings.llm_timeout,
                 concurrency=settings.llm_concurrency,
                 base_url=settings.llm_base_url,
                 work_dir=settings.home,
@@ -191,5 +229,5 @@ class LLMRegistry:
     async def close(self) -> None:
         """Close what was opened."""
         for llm in self._llms.values():
-            if llm is not None:
+            if llm is not None and not is_given(llm, self._settings):
                 await llm.close()

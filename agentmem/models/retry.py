@@ -153,7 +153,10 @@ class SDKErrors:
         """The error in our terms. Raise it `from None`: the SDK's may repeat the key or the prompt."""
         log_model_error(self._options, self._identity, str(getattr(error, "message", error)))
         if self._is_timeout(error):
-            return ModelUnavailable(f"{self._identity}: no answer within {self._options.timeout:g} s")
+            timeout = "llm_timeout" if isinstance(self._options, LLMOptions) else "model_timeout"
+            return ModelUnavailable(
+                f"{self._identity}: no answer within {self._options.timeout:g} s; the setting {timeout} allows more"
+            )
         if status := self._status(error):
             return self._translate_status(error, status)
         if isinstance(error, self._sdk.APIConnectionError):

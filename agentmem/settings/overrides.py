@@ -5,9 +5,9 @@ One TypedDict for `Settings` and one for each group of settings; a test holds ea
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from os import PathLike
-from typing import Any, Literal, TypeAlias, TypedDict
+from typing import Any, Literal, Protocol, TypeAlias, TypedDict
 
 from agentmem.beliefs.slots import Slot, SlotKind
 from agentmem.core.clock import Clock
@@ -27,6 +27,19 @@ PathText: TypeAlias = str | PathLike[str]
 DateOrder: TypeAlias = Literal["", "day_first", "month_first"]
 AuditLevel: TypeAlias = Literal["off", "writes", "reads", "verbose"]
 RecallProfile: TypeAlias = Literal["default", "best"]
+
+
+class GivenModel(Protocol):
+    """A model as an object, of `LLM`, `Embedder` or `Reranker`."""
+
+    @property
+    def identity(self) -> str:
+        """Which model this is."""
+        ...
+
+
+ModelSpec: TypeAlias = str | GivenModel | Callable[..., Awaitable[Any]]
+"""A model by its name, as an object, or as an async function."""
 
 
 class DecayOverrides(TypedDict, total=False):
@@ -163,19 +176,19 @@ class SettingsOverrides(TypedDict, total=False):
     graph_password_file: PathText | None
     session_password_file: PathText | None
     graph_vectors: bool
-    embedder: str
-    llm: str
-    extraction_llm: str | None
-    verdict_llm: str | None
-    recall_llm: str | None
-    synopsis_llm: str | None
+    embedder: ModelSpec
+    llm: ModelSpec
+    extraction_llm: ModelSpec | None
+    verdict_llm: ModelSpec | None
+    recall_llm: ModelSpec | None
+    synopsis_llm: ModelSpec | None
     llm_base_url: str | None
     llm_concurrency: int
     log_model_errors: bool
     max_calls: int | None
     max_tokens: int | None
     max_cost: float | None
-    reranker: str
+    reranker: ModelSpec
     audit_level: AuditLevel
     audit_days: int
     recall_profile: RecallProfile
@@ -190,6 +203,7 @@ class SettingsOverrides(TypedDict, total=False):
     base_url: str | None
     dimensions: int | None
     model_timeout: float
+    llm_timeout: float
     working_turns: int
     working_ttl: float
     working_mb: float

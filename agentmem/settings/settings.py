@@ -10,7 +10,7 @@ from difflib import get_close_matches
 from pathlib import Path
 from typing import Any, Unpack, get_origin
 
-from pydantic import BaseModel, Field, ValidationError, ValidationInfo, field_validator, model_validator
+from pydantic import BaseModel, Field, PrivateAttr, ValidationError, ValidationInfo, field_validator, model_validator
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
 from agentmem.beliefs.slots import Slot
@@ -52,6 +52,7 @@ from agentmem.settings.sources import (
     expand_url,
     find_ignored_config,
     merge,
+    name_given_models,
     report_ignored,
     value_at,
 )
@@ -117,7 +118,8 @@ class Settings(BaseSettings):
     models: Path | None = None
     base_url: Secret | None = Field(default=None, repr=False)
     dimensions: int | None = Field(default=None, ge=1, le=20_000)
-    model_timeout: float = Field(default=60.0, gt=0)
+    model_timeout: float = Field(default=60.0, gt=0)  # of embedders
+    llm_timeout: float = Field(default=120.0, gt=0)
     working_turns: int = Field(default=50, ge=1)
     working_ttl: float = Field(default=3600.0, gt=0)
     working_mb: float = Field(default=10.0, gt=0, allow_inf_nan=False)  # of a user's context values and thoughts
@@ -137,6 +139,7 @@ class Settings(BaseSettings):
     procedural: ProceduralOptions = ProceduralOptions()
     worker: WorkerOptions = WorkerOptions()
     server: ServerOptions = ServerOptions()
+    _given_models: dict[str, Any] = PrivateAttr(default_factory=dict)
 
     def __init__(self, **overrides: Unpack[SettingsOverrides]) -> None:
         sources = SettingsSources.load(type(self), overrides)
@@ -147,12 +150,14 @@ class Settings(BaseSettings):
     def _validate_fields(self, values: Mapping[str, Any], sources: SettingsSources) -> None:
         """Fill and check the fields. Raises ConfigError."""
         problem: ConfigError | None = None
+        values, given = name_given_models(values)
         try:
             BaseModel.__init__(self, **values)  # not that of BaseSettings, which would read sources by itself
         except ValidationError as error:
             problem = _to_config_error(error, sources)
         if problem is not None:  # raised here, because pydantic's error holds the values
             raise problem
+        self._given_models = given
 
     def with_overrides(self, overrides: SettingsOverrides) -> Settings:
         """These settings with some changed; neither the environment nor the file is read again. Raises ConfigError."""
@@ -163,6 +168,7 @@ class Settings(BaseSettings):
             if isinstance(value, BaseModel) and isinstance(overrides.get(name), Mapping):
                 held[name] = {option: getattr(value, option) for option in value.model_fields_set}
         made = Settings.__new__(Settings)
+        held |= {name: self._given_models[value] for name, value in held.items() if self.is_given(value)}
         made._validate_fields(merge(held, overrides), SettingsSources(overrides, {}, None))
         return made
 
@@ -297,6 +303,15 @@ class Settings(BaseSettings):
         if self.recall_rate is None:
             return SERVER_RECALLS_PER_SECOND if _is_server(self.log_url) else 0.0
         return self.recall_rate
+
+    def is_given(self, spec: object) -> bool:
+        """Whether this names a model that was handed over as an object or a function."""
+        return isinstance(spec, str) and spec in self._given_models
+
+    @property
+    def given_models(self) -> Mapping[str, Any]:
+        """The models that were handed over, by their names in these settings; they are neither shown nor stored."""
+        return self._given_models
 
     @property
     def model_folder(self) -> Path:

@@ -44,6 +44,8 @@ PATH_SETTINGS = (
 )
 STORE_URL_SETTINGS = ("log_url", "graph_url", "session_url")
 LLM_SETTINGS = ("llm", "extraction_llm", "verdict_llm", "recall_llm", "synopsis_llm")
+MODEL_SETTINGS = (*LLM_SETTINGS, "embedder", "reranker")
+GIVEN_PREFIX = "given:"
 _OTHERS_CAN_WRITE = stat.S_IWGRP | stat.S_IWOTH
 _KEY = re.compile(r"""[ \t]*((?:[\w.-]|"[^"\n]*"|'[^'\n]*'|[ \t])+?)[ \t]*=""")
 _TABLE = re.compile(r"[ \t]*\[{1,2}([^\[\]]+)\]{1,2}")
@@ -176,6 +178,22 @@ def _resolve_relative_paths(table: Mapping[str, Any], folder: Path) -> dict[str,
             if isinstance(value, str) and concerned(value):
                 found[name] = change(value)
     return found
+
+
+def name_given_models(values: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
+    """The values with names in the place of models that are objects, and these by their names."""
+    named, given = dict(values), dict[str, Any]()
+    for setting in MODEL_SETTINGS:
+        model = named.get(setting)
+        if model is None or isinstance(model, str | bool | int | float | bytes | Mapping | list | tuple):
+            continue
+        word = getattr(model, "identity", None) or getattr(model, "__name__", None) or type(model).__name__
+        name, number = f"{GIVEN_PREFIX}{word}", 1
+        while given.setdefault(name, model) is not model:
+            number += 1
+            name = f"{GIVEN_PREFIX}{word}#{number}"
+        named[setting] = name
+    return named, given
 
 
 # -- the environment

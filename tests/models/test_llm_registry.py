@@ -65,12 +65,15 @@ def test_none_is_no_model(spec: str) -> None:
     "spec", ["acme:model", "auto", "hash:v1", "none:x", ":model", "os", "openai.chat:x", "asking:x", "services", "a b"]
 )
 def test_an_unknown_vendor_is_refused_with_those_there_are(spec: str) -> None:
-    with pytest.raises(ConfigError, match="known are none, anthropic, command, openai; write it as in"):
+    with pytest.raises(
+        ConfigError,
+        match=r"known are none, anthropic, command, llamacpp, .*vllm; write it as in",
+    ):
         open_llm(spec, OPTIONS)
 
 
 def test_only_vendors_count_as_vendors() -> None:
-    assert list_vendors("llm") == ["anthropic", "command", "openai"]
+    assert list_vendors("llm") == ["anthropic", "command", "llamacpp", "lmstudio", "ollama", "openai", "vllm"]
 
 
 @pytest.mark.parametrize(
@@ -81,6 +84,7 @@ def test_only_vendors_count_as_vendors() -> None:
         ("openai", "openai:gpt-6-luna"),
         ("openai: llama3:8", "openai:llama3:8"),
         ("openai:qwen/qwen3:4", "openai:qwen/qwen3:4"),
+        ("ollama:llama3.1:8b", "ollama:llama3.1:8b"),
         ("command:/bin/sh --port 80:80 :7", "command:sh"),
         ("command:/bin/no-such-program --port 80:80 :7", "command"),
     ],

@@ -14,6 +14,7 @@ from agentmem.core.lifecycle import BETAS, HALF_LIVES
 from agentmem.settings import overrides as settings_overrides
 from agentmem.settings.overrides import SettingsOverrides
 from agentmem.settings.settings import Settings, load_settings
+from agentmem.settings.sources import MODEL_SETTINGS
 
 GROUPS = {
     name: field.annotation
@@ -25,6 +26,8 @@ NAMED_NUMBERS = {"half_life_days": HALF_LIVES, "beta": BETAS}
 
 def as_given(kind: Any, name: str = "") -> set[Any]:
     """What may be given for a field of this type, one by one."""
+    if name in MODEL_SETTINGS:  # by name, as an object or as a function
+        return as_given(kind) | as_accepted(settings_overrides.ModelSpec)
     if get_origin(kind) in (Union, UnionType):
         return {each for part in get_args(kind) for each in as_given(part)}
     if get_origin(kind) is Literal:

@@ -121,7 +121,9 @@ class CommandLLM:
             async with asyncio.timeout(self._options.timeout):
                 await talk.finished.wait()
         except TimeoutError:
-            raise ModelUnavailable(f"{self.identity}: no answer within {self._options.timeout:g} s") from None
+            raise ModelUnavailable(
+                f"{self.identity}: no answer within {self._options.timeout:g} s; the setting llm_timeout allows more"
+            ) from None
         finally:
             if not talk.is_closed:
                 with suppress(ProcessLookupError):

@@ -67,8 +67,11 @@ MAX_TEXT_TOKENS = 8_000
 """Estimated tokens kept of one text; the service takes 8,191."""
 
 
-def llm(model: str, options: LLMOptions) -> LLM:
-    """Open a chat model, gpt-6-luna when none is named. Raises ConfigError when the SDK or the key is missing."""
+def llm(model: str, options: LLMOptions, server: str = "openai") -> LLM:
+    """Open a chat model, gpt-6-luna when none is named; `server` is another server than the vendor's own.
+
+    Raises ConfigError when the SDK or the key is missing.
+    """
     try:
         import openai
     except ImportError as error:
@@ -80,8 +83,8 @@ def llm(model: str, options: LLMOptions) -> LLM:
     except openai.OpenAIError:
         raise ConfigError("llm openai needs a key: set OPENAI_API_KEY") from None
     model = model or DEFAULT_LLM
-    errors = SDKErrors(openai, f"openai:{model}", "OPENAI_API_KEY", options)
-    return OpenAILLM(model, client, errors, options)
+    errors = SDKErrors(openai, f"{server}:{model}", "OPENAI_API_KEY", options)
+    return OpenAILLM(model, client, errors, options, server)
 
 
 class OpenAILLM(ServiceLLM):
