@@ -11,6 +11,7 @@ import re
 from collections.abc import Hashable, Iterator
 from functools import lru_cache
 from importlib.resources import files
+from itertools import pairwise
 
 from agentmem.beliefs.values import CONTRAST_WORDS, has_digit
 from agentmem.text.normalization import comparable_names, normalize_claim, rewrite_numbers
@@ -33,8 +34,9 @@ _REWRITES = tuple(
     )
 )
 _OPENING, _CLOSING = "'\"([{«»“„‚¿¡", ".,;:!?…'\")]}«»”“"
+_DENYING_PREFIX = re.compile(r"(?:un|dis|mis|non|anti|im)\w{3,}")
 _WORD = re.compile(r"[^\W\d_]+")
-_FIGURE_SIGNS = frozenset("$€£¥%°<>=")
+_FIGURE_SIGNS = frozenset("$€£¥%°<>=+#")
 _PAST_ENDING = re.compile(
     r"\w{2,}(?:ed|(?:[b-df-hj-np-tv-z]|e)te(?:n|st|t)?|ai[st]|aient|é|ée|és|ées|ó|aron|ieron|aban?|ían?|ou|[aei]ram|avam?)"
 )
@@ -54,7 +56,8 @@ def find_contrasts(claim: str) -> Hashable:
     number and person, figures, and names in their order.
     """
     content = normalize_content(claim)
-    figures = tuple(word for word in content.split() if has_digit(word) or _FIGURE_SIGNS & set(word))
+    pairs = pairwise((*content.split(), ""))  # a figure and its unit
+    figures = tuple(pair for pair in pairs if has_digit(pair[0]) or _FIGURE_SIGNS & set(pair[0]))
     marks = sorted(mark for word in _WORD.findall(content) for mark in _find_marks(word))
     return tuple(marks), figures, tuple(comparable_names(claim))
 
@@ -74,6 +77,8 @@ def _find_marks(word: str) -> Iterator[str]:
     marks = _marks_by_word()
     forms = {word, *(form for ending in ("s", "es", "d", "ed", "ing") if len(form := word.removesuffix(ending)) > 2)}
     yield from {marks[form] for form in forms if form in marks}
+    if _DENYING_PREFIX.fullmatch(word):
+        yield word
     if _PAST_ENDING.fullmatch(word):
         yield "<past>"
     if _FUTURE_ENDING.fullmatch(word):

@@ -71,6 +71,11 @@ def test_alike_in_meaning_is_one_unless_polarity_or_numbers_differ(memory: Agent
     }
 
 
+def test_alike_but_for_a_word_of_direction_is_two(memory: AgentMemory) -> None:
+    both = [f"Always run the linter {when} you push the code" for when in ("before", "after")]
+    assert set(said(memory, *(f"{each}." for each in both))) == set(both)
+
+
 def test_the_opposite_takes_its_place_and_so_does_another_number(memory: AgentMemory) -> None:
     said(memory, "Always use emojis in your answers.", "Always round to 2 decimals.")
     assert said(memory, "Never use emojis.", "Always round to 3 decimals.") == {
