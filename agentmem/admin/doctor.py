@@ -11,6 +11,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+from agentmem.admin.check_llm import check_llms
 from agentmem.admin.isolation import find_stale_copies
 from agentmem.core.clock import Stopwatch, SystemClock, from_micros, to_micros
 from agentmem.core.scope import Scope
@@ -33,7 +34,7 @@ async def diagnose(settings: Settings) -> list[Finding]:
     Of an embedded store also files, permissions and the disk; of servers also versions, roles, audit partitions,
     indexes, and whether the graph and the log are of one mind. One finding per thing looked at, in a fixed order: `ok`,
     `warning` or `error`, what and why, and the fix. Works on a damaged store, which is a finding and no exception, and
-    while others use it. The embedder is asked for one vector.
+    while others use it. The embedder is asked for one vector, each language model to read one sentence.
     """
     if settings.log_server_url is not None and settings.graph_server_url is not None:
         findings, meta = await _check_servers(settings, settings.log_server_url, settings.graph_server_url)
@@ -43,7 +44,7 @@ async def diagnose(settings: Settings) -> list[Finding]:
         findings.append(await _check_session(settings, settings.session_server_url))
     if meta.get("embedder"):
         findings.append(await _check_embedder(settings, meta))
-    return findings
+    return findings + await check_llms(settings, settings.clock or SystemClock())
 
 
 def _check_embedded_store(settings: Settings) -> tuple[list[Finding], dict[str, str]]:

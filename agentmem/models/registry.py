@@ -206,6 +206,11 @@ class LLMRegistry:
             return None
         return StructuredLLM(llm, budget or Budget(), self._settings.llm_concurrency)
 
+    def describe_endpoint(self, purpose: str) -> str:
+        """How the model of a purpose was asked for JSON, where that was found out; "" otherwise."""
+        endpoint = getattr(self._llms.get(self.spec(purpose)), "endpoint", None)
+        return "" if endpoint is None else f"asked for {endpoint.rung}"
+
     def build_budget(self) -> Budget:
         """A fresh account with the caps of the settings."""
         settings = self._settings
