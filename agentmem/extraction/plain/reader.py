@@ -25,6 +25,7 @@ MAX_ORDER_CHARS = 160  # an order in a longer turn is for that turn, unless it s
 _MIN_AGE, _MAX_AGE = 3, 110
 _NAMED_SLOTS = frozenset({"home", "employer", "birthplace", "name", "call_me", *PEOPLE_SLOTS})
 _TONGUE_SLOTS = frozenset({"languages", "answer_language"})
+_PHRASE_SLOTS = frozenset({"work_mode", "commute"})  # of closed phrases, which may begin with any word
 _LIST_SLOTS = frozenset({"languages", "allergies", "conditions"})
 
 
@@ -136,7 +137,11 @@ class PlainReader:
                 self.kin[kin.noun] = name
                 if kin.slot:
                     value = f"{name} ({kin.noun})" if kin.slot == "pets" else name
-                    yield SlotClaim(subject=USER_SUBJECT, slot=kin.slot, value=value, noun=kin.noun, span=found.span())
+                    is_new = find_slot(kin.slot).kind == "one" and language.words["new"].search(found[0])
+                    mark: Mark = "change" if is_new else ""
+                    yield SlotClaim(
+                        subject=USER_SUBJECT, slot=kin.slot, value=value, mark=mark, noun=kin.noun, span=found.span()
+                    )
 
     def _note_name(self, name: str) -> None:
         if name.strip():
@@ -187,6 +192,8 @@ class PlainReader:
                         claim, operation=operation, mark=mark, since=since, until=until, span=(clause.begin, end)
                     )
                     yield from [known] if claim.tense == "current" else self._date_plan(known, now)
+                    if mark == "correct" and other and find_slot(claim.slot).kind == "set":
+                        yield replace(known, value=other["other"], operation="deny")
                 return
 
     def _fill(self, clause: _Clause, frame: PlainFrame, found: re.Match[str], turn: TurnText) -> Iterator[SlotClaim]:
@@ -283,7 +290,7 @@ def _is_value(language: Language, slot: str, value: str, turn: TurnText | None) 
         return False
     if find_slot(slot).kind == "event" or slot in ("birthday", "birth_date", "the"):
         return True
-    if words[0] in language.stop_words or words[-1] in language.stop_words:
+    if slot not in _PHRASE_SLOTS and (words[0] in language.stop_words or words[-1] in language.stop_words):
         return False
     if slot in _NAMED_SLOTS and value.islower() and (turn is None or turn.has_capitals):
         return False
