@@ -497,7 +497,7 @@ def _open_reranker(settings: Settings, llms: LLMRegistry) -> Reranker | None:
         models_dir=settings.model_folder, threads=settings.threads, llm_factory=lambda: llms.for_purpose("recall")
     )
     if settings.is_given(settings.reranker):
-        return to_reranker(settings.reranker, settings.given_models[settings.reranker])
+        return to_reranker(settings.reranker, settings.model_objects[settings.reranker])
     return open_reranker(settings.reranker, options)
 
 

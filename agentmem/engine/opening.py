@@ -27,7 +27,7 @@ def build_embedder_options(settings: Settings) -> EmbedderOptions:
         dimensions=settings.dimensions,
         base_url=settings.base_url,
         log_errors=settings.log_model_errors,
-        given=settings.given_models,
+        given=settings.model_objects,
     )
 
 

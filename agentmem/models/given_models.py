@@ -19,7 +19,7 @@ _SCHEMA_PROMPT = "Answer with one JSON object and nothing else. It must follow t
 
 def is_given(model: object, settings: Settings) -> bool:
     """Whether this very object was handed over: then its owner closes it."""
-    return any(model is each for each in settings.given_models.values())
+    return any(model is each for each in settings.model_objects.values())
 
 
 def to_llm(identity: str, given: Any) -> LLM:

@@ -219,7 +219,7 @@ class LLMRegistry:
     def _get_or_open(self, spec: str) -> LLM | None:
         settings = self._settings
         if settings.is_given(spec) and spec not in self._llms:
-            self._llms[spec] = to_llm(spec, settings.given_models[spec])
+            self._llms[spec] = to_llm(spec, settings.model_objects[spec])
         if spec not in self._llms:
             options = LLMOptions(
                 timeout=settings.llm_timeout,

@@ -309,7 +309,7 @@ class Settings(BaseSettings):
         return isinstance(spec, str) and spec in self._given_models
 
     @property
-    def given_models(self) -> Mapping[str, Any]:
+    def model_objects(self) -> Mapping[str, Any]:
         """The models that were handed over, by their names in these settings; they are neither shown nor stored."""
         return self._given_models
 
