@@ -17,7 +17,7 @@ from agentmem.beliefs.slots import PEOPLE_SLOTS, USER_SUBJECT, find_slot
 from agentmem.extraction.frames.dates import SaidDate, find_dates
 from agentmem.extraction.frames.slot_claim import SlotClaim
 from agentmem.extraction.plain.language import LANGUAGES, Language, PlainFrame, load_language
-from agentmem.extraction.plain.turn_text import Sentence, TurnText, read_turn
+from agentmem.extraction.plain.turn_text import TurnSentence, TurnText, read_turn
 
 MAX_SENTENCE_CHARS = 240
 MAX_ANSWER_WORDS = 6
@@ -34,7 +34,7 @@ class _Clause:
     """A clause with whom it is about; `start` is where the words about its subject begin."""
 
     language: Language
-    sentence: Sentence
+    sentence: TurnSentence
     subject: str
     begin: int
     start: int
@@ -80,7 +80,7 @@ class PlainReader:
             )
         return list(dict.fromkeys(out))
 
-    def _read_sentence(self, sentence: Sentence, turn: TurnText, now: datetime) -> Iterator[SlotClaim]:
+    def _read_sentence(self, sentence: TurnSentence, turn: TurnText, now: datetime) -> Iterator[SlotClaim]:
         for language in self.languages:
             if not language.words["marker"].search(sentence.text):
                 continue
@@ -99,7 +99,7 @@ class PlainReader:
 
     # -- people
 
-    def _find_subject(self, language: Language, sentence: Sentence, start: int) -> tuple[str, int]:
+    def _find_subject(self, language: Language, sentence: TurnSentence, start: int) -> tuple[str, int]:
         """Whom a clause is about, and where the words about them begin; the user where nobody is named."""
         text = sentence.text
         if (found := language.named_kin.match(text, start)) and self._is_name(language, found["name"]):
@@ -122,7 +122,7 @@ class PlainReader:
             return (name, after) if name[0].isupper() else (USER_SUBJECT, start)
         return USER_SUBJECT, start
 
-    def _read_people(self, language: Language, sentence: Sentence) -> Iterator[SlotClaim]:
+    def _read_people(self, language: Language, sentence: TurnSentence) -> Iterator[SlotClaim]:
         """Who is who: "my sister Anna", "my dog's name is Rex"."""
         for pattern in language.people:
             for found in pattern.finditer(sentence.text):
@@ -147,7 +147,7 @@ class PlainReader:
         if name.strip():
             self.people.setdefault(name.split(maxsplit=1)[0].lower(), set()).add(name)
 
-    def _note_kin(self, sentence: Sentence) -> None:
+    def _note_kin(self, sentence: TurnSentence) -> None:
         """Whom "she" or "he" may be from now on, where nobody is named: "my sister"."""
         for language in self.languages:
             for found in language.known_kin.finditer(sentence.text):
@@ -232,7 +232,7 @@ class PlainReader:
 
     # -- answers
 
-    def _read_answer(self, sentence: Sentence, asked: str) -> list[SlotClaim]:
+    def _read_answer(self, sentence: TurnSentence, asked: str) -> list[SlotClaim]:
         """A few words after a direct question are its value."""
         questions = re.findall(r"[^.!?\n]*\?", asked[-300:])
         text = sentence.text.rstrip(" .,!")
@@ -251,7 +251,7 @@ class PlainReader:
         return []
 
 
-def _is_standing(language: Language, sentence: Sentence, turn: TurnText) -> bool:
+def _is_standing(language: Language, sentence: TurnSentence, turn: TurnText) -> bool:
     """Whether an order is for good, and not for one task."""
     if language.words["always"].search(sentence.text):
         return True

@@ -58,7 +58,7 @@ _SENTENCE_END = re.compile(
 
 
 @dataclass(frozen=True, slots=True)
-class Sentence:
+class TurnSentence:
     """A sentence of a turn from `start` on, without the mark that ends it."""
 
     text: str
@@ -84,7 +84,7 @@ class TurnText:
 
     source: str
     plain: str
-    sentences: tuple[Sentence, ...] = field(default=())
+    sentences: tuple[TurnSentence, ...] = field(default=())
 
     @property
     def has_capitals(self) -> bool:
@@ -124,12 +124,12 @@ def _mask(text: str) -> str:
     return re.sub(r"[^\n]", MASK, text)
 
 
-def _split_sentences(plain: str) -> Iterator[Sentence]:
+def _split_sentences(plain: str) -> Iterator[TurnSentence]:
     start = 0
     ends = [*((found.start(), found.end(), found[0]) for found in _SENTENCE_END.finditer(plain))]
     for end, after, mark in [*ends, (len(plain), len(plain), "")]:
         begin = end - len(plain[start:end].lstrip(" \n*-#>\u00bf\u00a1\u2022\r"))
         text = plain[begin:end].rstrip()
         if text.strip(MASK):
-            yield Sentence(text, begin, "?" in mark)
+            yield TurnSentence(text, begin, "?" in mark)
         start = after
