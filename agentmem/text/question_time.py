@@ -53,11 +53,19 @@ _OPEN = re.compile(
     r"|devrais|devrait|por que|deveria|help me|tell me about|draft|explain)\b",
     re.IGNORECASE,
 )
-# What a date asks the state of; "What did I buy in May?" asks for what happened then.
-_STATE = re.compile(
-    r"\b(?:was|were|live|work|have|had|own|drive|use|pay|cost|weigh|study|eat|play|speak|wear|train|rent|run|host|ride|sleep"
-    r"|like|prefer|belong|take|go to|keep|earn|meet"
-    r"|war|waren|hatte|hatten|wohn\w+|gewohnt|arbeit\w+|gearbeitet|gefahren|fuhr\w*|kostete\w*|gekostet|hie\u00df"
+# Whether a date asks for a state, in the main clause: "What did I buy in May while living in Rome?" does not.
+_ENGLISH = re.compile(r"\b(?:the|what|which|who|where|how|when|my|we|i)\b", re.IGNORECASE)
+_DID_STATE = re.compile(
+    r"\bdid (?:[\w'\u2019.-]+ ){1,4}?(?:live|work|have|own|drive|use|pay|cost|weigh|study|eat|play|speak|wear|train"
+    r"|rent|run|host|ride|sleep|like|prefer|belong|take|go to|keep|earn)\b",
+    re.IGNORECASE,
+)
+_WAS_STATE = re.compile(
+    r"(?:\b(?:who|what|which|where|how|whose)(?:'s)?(?: [\w'\u2019-]+){0,3} |^\W*)(?:was|were|had)\b",
+    re.IGNORECASE,
+)
+_OTHER_STATE = re.compile(
+    r"\b(?:war|waren|hatte|hatten|wohn\w+|gewohnt|arbeit\w+|gearbeitet|gefahren|fuhr\w*|kostete\w*|gekostet|hie\u00df"
     r"|viv\w+|trabaj\w+|era|eran|ten\u00eda\w*|costaba|usaba\w*|estaba\w*|iba\w*"
     r"|habit\w+|travaill\w+|\u00e9tait|\u00e9tais|avais|avait|co\u00fbtait|conduisais|allais"
     r"|mor\w+|trabalh\w+|tinha|custava|estava|usava|ia)\b|\bj'(?:habit|\u00e9t|av)\w+",
@@ -89,7 +97,7 @@ def parse_question_time(text: str, now: datetime) -> QuestionTime:
     if _OPEN.search(text):
         return QuestionTime("always")
     if (span := _find_past_span(text, now)) is not None:
-        return QuestionTime("at", start=span[0], end=span[1]) if _STATE.search(text) else QuestionTime("always")
+        return QuestionTime("at", start=span[0], end=span[1]) if _asks_state(text) else QuestionTime("always")
     is_past = _PAST.search(text) is not None
     if is_past and (named := _BEFORE_NAMED.search(text)):
         return QuestionTime("before", named=named["named"].strip(" ?.!\u00bf"))
@@ -98,6 +106,15 @@ def parse_question_time(text: str, now: datetime) -> QuestionTime:
     if _BEFORE.search(text):
         return QuestionTime("before")
     return QuestionTime("always" if is_past or _PERFECT.search(text) else "now")
+
+
+def _asks_state(text: str) -> bool:
+    """Whether a question about a date asks for a state, not for what happened then."""
+    if re.search(r"\bdid\b", text, re.IGNORECASE):
+        return _DID_STATE.search(text) is not None
+    if _ENGLISH.search(text):
+        return _WAS_STATE.search(text) is not None
+    return _OTHER_STATE.search(text) is not None
 
 
 def _find_past_span(text: str, now: datetime) -> tuple[datetime, datetime] | None:

@@ -58,6 +58,9 @@ QUESTIONS = {
         "Onde eu morava em fevereiro de 2026?",
     ],
     "always": [
+        "On 20 June, who did I talk to on the phone while driving to work, and what was it about?",
+        "In July 2025, over tea with a colleague, I mentioned that an old friend had some trouble of his own.",
+        "In March, which morning did I meet Ann?",
         "Why did I leave Acme?",
         "What did I buy in May 2026?",
         "What did the doctor say?",
