@@ -176,12 +176,8 @@ class PlainReader:
             operation = _find_operation(language, found, frame)
             if operation is None or ("dated" in frame.flags and not (date and date.is_since)):
                 continue
-            if (
-                "order" in frame.flags
-                and len(turn.plain) > MAX_ORDER_CHARS
-                and not language.words["always"].search(text)
-            ):
-                continue  # an order for one task
+            if "order" in frame.flags and not _is_standing(language, clause.sentence, turn):
+                continue
             claims = list(self._fill(clause, frame, found, turn))
             if claims:
                 since, until = _find_interval(date)
