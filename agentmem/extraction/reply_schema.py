@@ -6,6 +6,7 @@ One malformed item never drops its siblings. Lengths and counts are bounded here
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping
 from typing import Annotated, Any, Literal, Self, get_args
 
@@ -20,8 +21,9 @@ from pydantic import (
     model_validator,
 )
 
-from agentmem.beliefs.slots import MAX_SLOT_CHARS
+from agentmem.beliefs.slots import MAX_SLOT_CHARS, find_slot
 from agentmem.core.plain_values import has_visible
+from agentmem.errors import InvalidRecord
 
 MAX_CLAIM_CHARS = 500
 MAX_VALUE_CHARS = 300
@@ -34,6 +36,8 @@ MAX_NAMES = 12
 MAX_ITEMS: Mapping[str, int] = {"turns": 24, "facts": 30, "entities": 30, "relations": 20}
 """Items of each list that are taken; what comes after them is left out."""
 
+_LABEL = re.compile(r"[\W_]*(?:(?:(turn|fact|person|note)|label)\W*)?([tcpfn])?[\W_]*0*(\d{1,4})[\W_]*", re.IGNORECASE)
+_OWNER = re.compile(r"\s*([^.:]{1,60}?)\s*\.\s*(?=[^\W\d])")
 _INSPECTION_FACTOR = 4  # times as many items are looked at, to fill the places of malformed ones
 
 
@@ -57,6 +61,45 @@ def _to_optional_line(text: str) -> str:
 def fold_label(value: object) -> object:
     """A label as prompts write it: models send it in other cases and with spaces around it. No text stays as it is."""
     return value.strip().casefold() if isinstance(value, str) else value
+
+
+def read_label(value: object, letter: str) -> object:
+    """A label as the prompt writes it, such as "T1" for 1, "1", "t1", "Turn 1" and "T1:"; `letter` for a bare number.
+
+    What is no label stays as it is.
+    """
+    if isinstance(value, int) and not isinstance(value, bool):
+        value = str(value)
+    found = _LABEL.fullmatch(value) if isinstance(value, str) else None
+    return value if found is None else f"{(found[2] or found[1] or letter)[0].upper()}{found[3]}"
+
+
+def fold_slot(name: str) -> str:
+    """A slot as the list writes it: "Call Me" is call_me. Other names stay, and what follows a colon."""
+    kind, colon, rest = (part.strip() for part in name.partition(":"))
+    folded = f"{re.sub(r'[ -]+', '_', kind).casefold()}{colon}{rest}"
+    return folded if _is_known_slot(folded) else name.strip()
+
+
+def _is_known_slot(name: str) -> bool:
+    try:
+        return bool(find_slot(name))
+    except InvalidRecord:
+        return False
+
+
+def _label(letter: str) -> BeforeValidator:
+    return BeforeValidator(lambda value: read_label(value, letter))
+
+
+def _label_list(letter: str) -> BeforeValidator:
+    few = _string_list(MAX_NAMES, 8).func
+
+    def read(value: object) -> object:
+        given = value if isinstance(value, list) else []
+        return few([read_label(each, letter) for each in given])  # type: ignore[call-arg]
+
+    return BeforeValidator(read)
 
 
 def _choice(*words: str) -> BeforeValidator:
@@ -85,7 +128,9 @@ def _or_default(default: object, kind: type) -> BeforeValidator:
 
 
 _SingleLine = Annotated[str, AfterValidator(_to_one_line)]
-_Labels = Annotated[list[str], _string_list(MAX_NAMES, 8)]
+_TurnLabel = Annotated[str, _label("T")]
+_TurnLabels = Annotated[list[str], _label_list("T")]
+_FactLabels = Annotated[list[str], _label_list("F")]
 _Names = Annotated[list[str], _string_list(MAX_NAMES, MAX_NAME_CHARS)]
 _Words = Annotated[str, _or_default("", str)]
 _CERTAINTIES = ("explicit", "implied", "inferred", "uncertain")
@@ -97,10 +142,10 @@ _MARKS = ("change", "correct")
 class TurnItem(BaseModel):
     """What one turn says, said so that it stands alone; both parts may be empty."""
 
-    turn: str = Field(max_length=8)
+    turn: _TurnLabel = Field(max_length=8)
     standalone: Annotated[str, _or_default("", str)] = ""
     keys: Annotated[list[str], _string_list(MAX_KEYS, MAX_KEY_CHARS)] = Field(default_factory=list)
-    leans_on: _Labels = Field(default_factory=list)
+    leans_on: _TurnLabels = Field(default_factory=list)
 
 
 class FactItem(BaseModel):
@@ -111,9 +156,9 @@ class FactItem(BaseModel):
     same reply, `ends` labels of known facts that are over by this claim. The claim may be empty where a slot says all.
     """
 
-    turn: str = Field(max_length=8)
+    turn: _TurnLabel = Field(max_length=8)
     quote: str = Field(max_length=MAX_QUOTE_CHARS)
-    about: Annotated[str, _or_default("", str)] = Field("", max_length=MAX_NAME_CHARS)
+    about: Annotated[str, _or_default("", str), _label("P")] = Field("", max_length=MAX_NAME_CHARS)
     slot: Annotated[str, _or_default("", str)] = Field("", max_length=MAX_SLOT_CHARS)
     value: Annotated[str, _or_default("", str)] = Field("", max_length=MAX_VALUE_CHARS)
     tense: Annotated[Literal["current", "past", "planned", ""], _choice(*_TENSES)] = ""
@@ -125,8 +170,20 @@ class FactItem(BaseModel):
     claim: Annotated[str, _or_default("", str), AfterValidator(_to_optional_line)] = Field(
         "", max_length=MAX_CLAIM_CHARS
     )
-    rests_on: _Labels = Field(default_factory=list)
-    ends: _Labels = Field(default_factory=list)
+    rests_on: _FactLabels = Field(default_factory=list)
+    ends: _FactLabels = Field(default_factory=list)
+
+    @model_validator(mode="before")
+    @classmethod
+    def _split_slot(cls, data: Any) -> Any:
+        """The slot as the list writes it. A person before it, as in "P1.employer", is whom it is about."""
+        slot = data.get("slot") if isinstance(data, Mapping) else None
+        if not isinstance(slot, str):
+            return data
+        owner = _OWNER.match(slot)
+        owner = owner if owner and _is_known_slot(fold_slot(slot[owner.end() :])) else None
+        about = {"about": owner[1]} if owner and not data.get("about") else {}
+        return {**data, **about, "slot": fold_slot(slot[owner.end() :] if owner else slot)}
 
     @model_validator(mode="after")
     def _say_something(self) -> Self:
@@ -138,7 +195,7 @@ class FactItem(BaseModel):
 class EntityItem(BaseModel):
     """Somebody or something with a name."""
 
-    turn: str = Field(max_length=8)
+    turn: _TurnLabel = Field(max_length=8)
     name: _SingleLine = Field(max_length=MAX_NAME_CHARS)
     type: Annotated[str, _or_default("thing", str)] = "thing"
     aliases: _Names = Field(default_factory=list)
@@ -147,7 +204,7 @@ class EntityItem(BaseModel):
 class RelationItem(BaseModel):
     """How two of the named stand to each other."""
 
-    turn: str = Field(max_length=8)
+    turn: _TurnLabel = Field(max_length=8)
     source: _SingleLine = Field(max_length=MAX_NAME_CHARS)
     kind: _SingleLine = Field(max_length=40)
     target: _SingleLine = Field(max_length=MAX_NAME_CHARS)
@@ -183,18 +240,18 @@ class _LenientReply(BaseModel):
 
 
 class ExtractionReply(_LenientReply):
-    """The reply about what people said. `turns` has to be there, the other lists may be missing."""
+    """The reply about what people said. What matters most comes first, for a reply may be cut off."""
 
-    turns: list[TurnItem]
     facts: list[FactItem] = Field(default_factory=list)
     entities: list[EntityItem] = Field(default_factory=list)
     relations: list[RelationItem] = Field(default_factory=list)
+    turns: list[TurnItem] = Field(default_factory=list)
 
 
 class AgentExtractionReply(_LenientReply):
     """The reply about what the assistant said of itself."""
 
-    facts: list[FactItem]
+    facts: list[FactItem] = Field(default_factory=list)
 
 
 def _filter_items(
