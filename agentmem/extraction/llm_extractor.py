@@ -1,6 +1,7 @@
 """Reads a window with a language model: one call for what people said, one more for what an assistant said of itself.
 
-A reply that cannot be used is asked for once more, with the window in two halves; what still fails is told by turn.
+Rules read the same window, and what they find is kept. A reply that cannot be used is asked for once more, with the
+window in two halves, and one that says nothing as it is; what still fails is read by rules only, and told by turn.
 """
 
 from __future__ import annotations
@@ -15,11 +16,13 @@ from agentmem.errors import InvalidModelOutput
 from agentmem.extraction.drafts import ExtractionDraft, TurnSummaryDraft, Window
 from agentmem.extraction.grounding import MAX_TURN_CHARS, is_assistant_turn, turn_time
 from agentmem.extraction.labels import LabelMap
+from agentmem.extraction.reader_union import describe_emptiness, list_turns, merge_readings, select_turns
 from agentmem.extraction.reply_parser import MAX_KNOWN_ENTITIES, parse_agent_reply, parse_reply
 from agentmem.extraction.reply_schema import AgentExtractionReply, ExtractionReply
+from agentmem.extraction.rules import extractor
 from agentmem.extraction.windows import is_substantive
 from agentmem.models.protocols import LLMRequest
-from agentmem.models.structured_llm import StructuredLLM
+from agentmem.models.structured_llm import StructuredLLM, TruncatedReply
 from agentmem.text.normalization import slugify
 from agentmem.text.templates import load_templates
 from agentmem.text.tokenizer import estimate_tokens
@@ -33,11 +36,16 @@ _MAX_CONTEXT_TURN_CHARS = 800
 _BASE_REPLY_TOKENS, _REPLY_TOKENS_PER_TURN, _MAX_REPLY_TOKENS = 1_500, 500, 16_000  # tokens of a reply
 
 
+_NOTHING_PROMPT = """
+Your last reply was of no use: {wrong}.
+Read the turns again and answer with one JSON object. Lists stay empty only where nothing is said."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ExtractionResult:
-    """What was read of a window. `failed` gives the reason for each turn, by id, of which no reply could be used.
+    """What was read of a window. `failed` gives the reason for each turn, by id, that only rules could read.
 
-    The draft holds nothing of those, and exactly one gloss for each other turn.
+    Of those the draft holds what rules read, and exactly one gloss for each other turn.
     """
 
     draft: ExtractionDraft
@@ -54,47 +62,94 @@ async def extract(window: Window, llm: StructuredLLM) -> ExtractionResult:
 
     Raises ModelUnavailable, BudgetExceeded and ConfigError as the asker does; then nothing was read.
     """
-    draft, failed = await _extract_with_retry(window, llm, _extract_statements)
+    rules = await asyncio.to_thread(extractor.extract, window)
+    reader = _ModelReader(llm, rules)
+    draft, failed = await reader.read(window, reader.read_statements)
     if window.agent_id is not None and any(_is_readable_assistant_turn(turn) for turn in window.turns):
-        own, lost = await _extract_with_retry(window, llm, _extract_agent_statements)
+        own, lost = await reader.read(window, reader.read_agent_statements)
         draft, failed = _merge_drafts([draft, own]), {**failed, **lost}
-    return ExtractionResult(draft=_drop_failed_turns(draft, failed), failed=failed)
+    return ExtractionResult(draft=merge_readings(window, _drop_failed_turns(draft, failed), rules), failed=failed)
 
 
-_ExtractPass = Callable[[Window, StructuredLLM, int], Awaitable[ExtractionDraft]]
+class _SaysNothing(InvalidModelOutput):
+    """Two replies that say nothing of their window."""
 
 
-async def _extract_with_retry(
-    window: Window, llm: StructuredLLM, extract_pass: _ExtractPass
-) -> tuple[ExtractionDraft, dict[str, str]]:
-    """The draft of a window, in halves where one reply for all could not be used, and the turns that failed."""
-    try:
-        return await extract_pass(window, llm, 1), {}
-    except InvalidModelOutput:
-        drafts, failed = [], dict[str, str]()
-    for half in _split_window(window):
+_ReadWindow = Callable[[Window, int], Awaitable[ExtractionDraft]]
+
+
+@dataclass(frozen=True, slots=True)
+class _ModelReader:
+    """The calls about one window, of which `rules` is what rules read."""
+
+    llm: StructuredLLM
+    rules: ExtractionDraft
+
+    async def read(self, window: Window, read_window: _ReadWindow) -> tuple[ExtractionDraft, dict[str, str]]:
+        """The draft of a window, in halves where one reply for all could not be used, and the turns that failed."""
         try:
-            drafts.append(await extract_pass(half, llm, 2))
-        except InvalidModelOutput as error:
-            concerned = half.turns if extract_pass is _extract_statements else filter(is_assistant_turn, half.turns)
-            failed |= {turn.id: str(error) for turn in concerned}
-    return _merge_drafts(drafts), failed
+            return await read_window(window, 1), {}
+        except _SaysNothing as error:
+            return ExtractionDraft(), self._fail(window, read_window, error)
+        except InvalidModelOutput:
+            drafts, failed = [], dict[str, str]()
+        for half in _split_window(window):
+            try:
+                drafts.append(await read_window(half, 2))
+            except InvalidModelOutput as error:
+                kept = await self._parse_partial(half, error)
+                drafts.append(kept)
+                said = list_turns(replace(kept, summaries=()))  # every turn of the window has a summary
+                failed |= {name: why for name, why in self._fail(half, read_window, error).items() if name not in said}
+        return _merge_drafts(drafts), failed
 
+    def _fail(self, window: Window, read_window: _ReadWindow, error: InvalidModelOutput) -> dict[str, str]:
+        concerned = window.turns if read_window == self.read_statements else filter(is_assistant_turn, window.turns)
+        return {turn.id: str(error) for turn in concerned}
 
-async def _extract_statements(window: Window, llm: StructuredLLM, token_factor: int) -> ExtractionDraft:
-    if not any(map(is_substantive, window.turns)):
-        return ExtractionDraft(summaries=tuple(TurnSummaryDraft(turn_id=turn.id) for turn in window.turns))
-    blocks = load_templates("agentmem.extraction", "extract.md")
-    reply = await llm.ask(_build_request(window, PURPOSE, blocks, token_factor), ExtractionReply)
-    return await asyncio.to_thread(parse_reply, reply, window, blocks["system"])  # it may take a while to check
-
-
-async def _extract_agent_statements(window: Window, llm: StructuredLLM, token_factor: int) -> ExtractionDraft:
-    if not any(map(_is_readable_assistant_turn, window.turns)):
+    async def _parse_partial(self, window: Window, error: InvalidModelOutput) -> ExtractionDraft:
+        """What was whole of a reply that was cut off."""
+        partial = error.partial if isinstance(error, TruncatedReply) else None
+        if isinstance(partial, ExtractionReply):
+            return await asyncio.to_thread(parse_reply, partial, window, _load("extract.md")["system"])
+        if isinstance(partial, AgentExtractionReply):
+            return await asyncio.to_thread(parse_agent_reply, partial, window, _load("extract_agent.md")["system"])
         return ExtractionDraft()
-    blocks = load_templates("agentmem.extraction", "extract_agent.md")
-    reply = await llm.ask(_build_request(window, PURPOSE_AGENT, blocks, token_factor), AgentExtractionReply)
-    return await asyncio.to_thread(parse_agent_reply, reply, window, blocks["system"])
+
+    async def read_statements(self, window: Window, token_factor: int) -> ExtractionDraft:
+        """What people said."""
+        if not any(map(is_substantive, window.turns)):
+            return ExtractionDraft(summaries=tuple(TurnSummaryDraft(turn_id=turn.id) for turn in window.turns))
+        blocks = _load("extract.md")
+        request = _build_request(window, PURPOSE, blocks, token_factor)
+        draft, wrong = await self._ask(request, window, blocks["system"])
+        if wrong:
+            again = _NOTHING_PROMPT.format(wrong=wrong)
+            draft, wrong = await self._ask(
+                replace(request, content=f"{request.content}\n{again}"), window, blocks["system"]
+            )
+        if wrong:
+            raise _SaysNothing(f"the reply says nothing: {wrong}")
+        return draft
+
+    async def _ask(self, request: LLMRequest, window: Window, system: str) -> tuple[ExtractionDraft, str]:
+        """The draft of a reply, and why it says nothing; "" when it says something."""
+        reply = await self.llm.ask(request, ExtractionReply)
+        draft = await asyncio.to_thread(parse_reply, reply, window, system)  # it may take a while to check
+        rules = select_turns(self.rules, (turn.id for turn in window.turns))
+        return draft, describe_emptiness(reply, draft, rules, window)
+
+    async def read_agent_statements(self, window: Window, token_factor: int) -> ExtractionDraft:
+        """What the assistant said of itself."""
+        if not any(map(_is_readable_assistant_turn, window.turns)):
+            return ExtractionDraft()
+        blocks = _load("extract_agent.md")
+        reply = await self.llm.ask(_build_request(window, PURPOSE_AGENT, blocks, token_factor), AgentExtractionReply)
+        return await asyncio.to_thread(parse_agent_reply, reply, window, blocks["system"])
+
+
+def _load(name: str) -> Mapping[str, str]:
+    return load_templates("agentmem.extraction", name)
 
 
 def _is_readable_assistant_turn(turn: Turn) -> bool:
@@ -165,21 +220,16 @@ def _merge_drafts(drafts: Iterable[ExtractionDraft]) -> ExtractionDraft:
 
 
 def _drop_failed_turns(draft: ExtractionDraft, failed: Mapping[str, str]) -> ExtractionDraft:
-    """The draft without anything of the turns that failed: they are to be read again as a whole."""
-    entities = tuple(entity for entity in draft.entities if entity.turn_id not in failed)
-    lost = {slugify(entity.name) for entity in draft.entities} - {slugify(entity.name) for entity in entities}
-    return ExtractionDraft(
+    """The draft without anything of the turns that failed."""
+    kept = select_turns(draft, list_turns(draft) - failed.keys())
+    lost = {slugify(entity.name) for entity in draft.entities} - {slugify(entity.name) for entity in kept.entities}
+    return replace(
+        kept,
         facts=tuple(
             replace(fact, entities=tuple(name for name in fact.entities if slugify(name) not in lost))
-            for fact in draft.facts
-            if fact.turn_id not in failed
+            for fact in kept.facts
         ),
-        entities=entities,
         relations=tuple(
-            each
-            for each in draft.relations
-            if each.turn_id not in failed and lost.isdisjoint((slugify(each.source), slugify(each.target)))
+            each for each in kept.relations if lost.isdisjoint((slugify(each.source), slugify(each.target)))
         ),
-        summaries=tuple(gloss for gloss in draft.summaries if gloss.turn_id not in failed),
-        notes=draft.notes,
     )

@@ -141,6 +141,13 @@ async def test_a_single_turn_is_tried_once_more_with_more_room() -> None:
     assert (len(again.requests), read.draft.summaries, read.failed) == (2, (), {f"{IDS}1": "cut off"})
 
 
+async def test_what_was_whole_of_a_cut_reply_is_kept_and_its_other_turns_have_failed() -> None:
+    cut = json.dumps({"facts": [fact("The user rows boats.", "I row boats")]})[:-2] + ', {"turn": "T2", "quo'
+    read = await extract(window("I row boats.", "I bake bread."), RecordedLLM("{", "{", cut).structured())
+    assert [each.claim for each in read.draft.facts] == ["The user rows boats."]
+    assert set(read.failed) == {f"{IDS}2"}
+
+
 async def test_nothing_of_a_failed_turn_is_left_in_the_draft() -> None:
     mixed = (*turns("I row boats."), *turns("I will send the report.", first=2, role="assistant"))
     said = {

@@ -1,0 +1,117 @@
+"""Two readers of one window: what plain rules read is kept, and a model's reply that says nothing is told from one."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
+from typing import TypeVar
+
+from agentmem.beliefs.slots import find_slot
+from agentmem.beliefs.values import is_refinement, is_same_value
+from agentmem.core.lifecycle import DOUBTFUL
+from agentmem.extraction.drafts import ExtractionDraft, FactDraft, Window
+from agentmem.extraction.labels import LabelMap
+from agentmem.extraction.reply_schema import ExtractionReply
+from agentmem.text.normalization import normalize_claim, slugify
+
+T = TypeVar("T")
+
+
+def merge_readings(window: Window, model: ExtractionDraft, rules: ExtractionDraft) -> ExtractionDraft:
+    """The model's draft with what rules read and it does not hold, in the order of the turns; rules come first.
+
+    What both say stands once, in the words of the model, which may add a time or what else ends.
+    """
+    missing = [fact for fact in rules.facts if not any(_says(other, fact, window) for other in model.facts)]
+    bare = {_claim_key(fact): fact for fact in model.facts if not fact.slot and fact.certainty != DOUBTFUL}
+    filled = {_claim_key(fact) for fact in missing if fact.slot} & bare.keys()  # the rule adds the slot of the claim
+    missing = [_join(fact, bare[key]) if (key := _claim_key(fact)) in filled else fact for fact in missing]
+    kept = [fact for fact in model.facts if fact.slot or _claim_key(fact) not in filled]
+    places = {turn.id: place for place, turn in enumerate(window.turns)}
+    return replace(
+        model,
+        facts=tuple(sorted((*missing, *kept), key=lambda fact: places.get(fact.turn_id, -1))),
+        entities=_take_first((*model.entities, *rules.entities), lambda one: (one.turn_id, slugify(one.name))),
+        relations=_take_first(
+            (*model.relations, *rules.relations),
+            lambda one: (one.turn_id, slugify(one.source), one.kind, slugify(one.target)),
+        ),
+    )
+
+
+def list_turns(draft: ExtractionDraft) -> set[str]:
+    """The ids of the turns of which a draft holds something."""
+    return {
+        *(each.turn_id for each in draft.facts),
+        *(each.turn_id for each in draft.entities),
+        *(each.turn_id for each in draft.relations),
+        *(each.turn_id for each in draft.summaries),
+    }
+
+
+def select_turns(draft: ExtractionDraft, turn_ids: Iterable[str]) -> ExtractionDraft:
+    """What a draft holds of some turns."""
+    some = set(turn_ids)
+    return replace(
+        draft,
+        facts=tuple(each for each in draft.facts if each.turn_id in some),
+        entities=tuple(each for each in draft.entities if each.turn_id in some),
+        relations=tuple(each for each in draft.relations if each.turn_id in some),
+        summaries=tuple(each for each in draft.summaries if each.turn_id in some),
+    )
+
+
+def describe_emptiness(reply: ExtractionReply, draft: ExtractionDraft, rules: ExtractionDraft, window: Window) -> str:
+    """Why a reply says nothing of its window; "" when it says something, or the window gives nothing to say."""
+    labels = LabelMap.from_window(window)
+    named = [item.turn for items in (reply.facts, reply.entities, reply.relations, reply.turns) for item in items]
+    if named and labels.turns.keys().isdisjoint(named):
+        return f"it names no turn of this window; its turns are {', '.join(labels.turns)}"
+    unknown = [each for each in named if each not in labels.turns and each not in labels.context_turns]
+    if 2 * len(unknown) > len(named):
+        return f"most of its labels are unknown; the turns are {', '.join(labels.turns)}"
+    if reply.facts and not draft.facts:
+        reasons = dict.fromkeys(note for note in draft.notes if note.startswith("fact: "))
+        return f"no fact of it can be used ({'; '.join(list(reasons)[:3]) or 'each was refused'})"
+    if rules.facts and not draft.facts:
+        said = {fact.turn_id for fact in rules.facts}
+        return f"it holds no fact, but {', '.join(name for name, turn in labels.turns.items() if turn.id in said)} do"
+    return ""
+
+
+def _says(model: FactDraft, rule: FactDraft, window: Window) -> bool:
+    """Whether a model's fact says what a rule read, at least as exactly and without doubt."""
+    if (model.turn_id, model.slot) != (rule.turn_id, rule.slot) or model.certainty == DOUBTFUL:
+        return False
+    if not rule.slot:
+        return normalize_claim(model.claim) == normalize_claim(rule.claim)
+    if (model.subject.casefold(), model.operation) != (rule.subject.casefold(), rule.operation):
+        return False
+    if (model.temporal_context or "current") != (rule.temporal_context or "current"):
+        return False
+    slot = find_slot(rule.slot, window.slots)
+    return is_same_value(model.value, rule.value) or is_refinement(slot, model.value, rule.value)
+
+
+def _claim_key(fact: FactDraft) -> tuple[str, str]:
+    return fact.turn_id, normalize_claim(fact.claim)
+
+
+def _join(rule: FactDraft, model: FactDraft) -> FactDraft:
+    """The rule's fact with the links of the same claim of the model."""
+    return replace(
+        rule,
+        claim=model.claim,
+        entities=tuple(dict.fromkeys((*model.entities, *rule.entities))),
+        depends_on=model.depends_on,
+        supersedes_id=model.supersedes_id,
+        ends_fact_ids=model.ends_fact_ids,
+        name=model.name,
+    )
+
+
+def _take_first(items: Sequence[T], key: Callable[[T], object]) -> tuple[T, ...]:
+    first: dict[object, T] = {}
+    for item in items:
+        first.setdefault(key(item), item)
+    return tuple(first.values())
