@@ -20,8 +20,9 @@ Standing = Literal["held", "guess", "planned", "due", "denied", "over", "wrong",
 
 
 class Ground(IntEnum):
-    """How well a claim is founded: a conclusion, somebody else's word, or the user's own plain word."""
+    """How well a claim is founded: doubtful, a conclusion, somebody else's word, or the user's own plain word."""
 
+    DOUBTFUL = 0
     INFERRED = 1
     REPORTED = 2
     SAID = 3
@@ -57,6 +58,7 @@ class Belief:
     `retired` says why it never counted or counts no more in record time: `wrong`, `refined`, `given up` or `came true`.
     `said_at` is when it was last said, `first_said_at` when it was first. `named_premises` are the slots of which it
     was said on what value it rests, in place of the value that they had; `is_fallen` where such a value holds no more.
+    `doubted_at` is when a later turn cast doubt on it.
     """
 
     key: str = ""
@@ -73,11 +75,14 @@ class Belief:
     retired: Literal["", "wrong", "refined", "given up", "came true"] = ""
     named_premises: frozenset[str] = frozenset()
     is_fallen: bool = False
+    doubted_at: datetime | None = None
 
     def standing(self, moment: datetime) -> Standing:
         """Where it stands at a moment of the world."""
         if self.retired:
             return self.retired
+        if self.ground is Ground.DOUBTFUL:
+            return "guess"
         if self.is_denied:
             return "denied"
         if self.until is not None and self.until <= moment:
@@ -91,7 +96,7 @@ class Belief:
 
     def covers(self, moment: datetime) -> bool:
         """Whether it was so in the world at a moment; one without a beginning was always so."""
-        counts = not (self.retired or self.is_denied or self.is_planned)
+        counts = not (self.retired or self.is_denied or self.is_planned) and self.ground is not Ground.DOUBTFUL
         after = self.since is None or self.since <= moment
         return counts and after and (self.until is None or moment < self.until)
 
@@ -100,8 +105,9 @@ class Belief:
 class SlotState:
     """What is believed of one slot of one subject at a moment. `current` is what is told as so.
 
-    That is what is held and not stale; where nothing is, a plan whose day has come. `stale` are held values that rest
-    on something that changed since, `former` those that are over, the latest first.
+    That is what is held, not stale and not in doubt; where nothing is, a plan whose day has come. `stale` are held
+    values that rest on something that changed or came into doubt since, `doubtful` held ones on which a later turn cast
+    doubt, `former` those that are over, the latest first.
     """
 
     subject: str
@@ -110,6 +116,7 @@ class SlotState:
     planned: tuple[Belief, ...] = ()
     former: tuple[Belief, ...] = ()
     stale: tuple[Belief, ...] = ()
+    doubtful: tuple[Belief, ...] = ()
     guesses: tuple[Belief, ...] = ()
     denied: tuple[Belief, ...] = ()
 
@@ -146,12 +153,13 @@ class BeliefSet:
         held = by_standing.get("held", [])
         # slots that rest on each other in a circle carry each other
         stale = [each for each in held if slot not in asked and self._is_stale(each, moment, asked | {slot})]
-        fresh = [each for each in held if each not in stale]
+        doubtful = [each for each in held if each not in stale and each.doubted_at and each.doubted_at <= moment]
+        fresh = [each for each in held if each not in stale and each not in doubtful]
         due = by_standing.get("due", [])
         passed = [each for each in due if self.slots[slot].kind == "event" and _has_passed(each, moment)]
         due = [each for each in due if each not in passed]
         has_ended = any(each.until and each.until <= moment for each in found)
-        may_be_due = not held or has_ended or self.slots[slot].rests_on
+        may_be_due = doubtful == held or has_ended or self.slots[slot].rests_on
         over = [*by_standing.get("over", []), *passed]
         former = sorted(over, key=lambda each: each.until or each.since or moment, reverse=True)
         return SlotState(
@@ -161,6 +169,7 @@ class BeliefSet:
             planned=(*due, *by_standing.get("planned", [])),
             former=tuple(former),
             stale=tuple(stale),
+            doubtful=tuple(doubtful),
             guesses=tuple(by_standing.get("guess", [])),
             denied=tuple(by_standing.get("denied", [])),
         )
@@ -176,7 +185,9 @@ class BeliefSet:
             then = self._values_at(belief.subject, premise, belief.said_at)
             if belief.since and belief.since > belief.said_at:
                 then |= self._values_at(belief.subject, premise, belief.since)
-            has_ended = any(each.until and each.until <= moment for each in self.of(belief.subject, premise))
+            known = self.of(belief.subject, premise)
+            has_ended = any(each.until and each.until <= moment for each in known)
+            has_ended |= any(each.doubted_at and belief.said_at < each.doubted_at <= moment for each in known)
             if then and not now & then and (now or has_ended) and not self._is_only_more_exact(premise, now, then):
                 return True
         return False

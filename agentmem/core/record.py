@@ -91,7 +91,7 @@ class Record(BaseModel):
 
     # Set by the log or at reading, not part of the stored payload.
     NON_PAYLOAD_FIELDS: ClassVar[frozenset[str]] = frozenset(
-        {"user_id", "id", "channel", "recorded_at", "seq", "operation_id", "fallen_premise"}
+        {"user_id", "id", "channel", "recorded_at", "seq", "operation_id", "fallen_premise", "doubt_words"}
     )
 
     def __repr_args__(self) -> Iterator[tuple[str | None, Any]]:

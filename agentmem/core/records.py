@@ -170,7 +170,8 @@ class Fact(Record):
     """The unit of knowledge: a claim with its sources and both times. See `semantic` for how it changes.
 
     A belief fills a slot of its subject: `slot` and `value` say what is so, or with `is_denied` what is not so.
-    `said_at` is when it was last said, in world time, `first_said_at` when it was first. See `agentmem.beliefs`.
+    `said_at` is when it was last said, in world time, `first_said_at` when it was first. At `doubted_at` a later turn
+    cast doubt on it, in the words at `doubt_spans`. See `agentmem.beliefs`.
     """
 
     claim: Text
@@ -203,6 +204,9 @@ class Fact(Record):
     is_denied: bool = False
     said_at: UtcDatetime | None = None
     first_said_at: UtcDatetime | None = None
+    doubted_at: UtcDatetime | None = None
+    doubt_spans: tuple[tuple[str, int, int], ...] = ()
+    doubt_words: str = ""  # set by reading: what the turn says that casts doubt on it
     fallen_premise: str = ""  # set by recall: the claim this one rested on, which no longer holds
 
     def search_text(self) -> str:
@@ -227,6 +231,12 @@ class Fact(Record):
         if self.valid_to is None:
             return self.claim_hash
         return f"{self.claim_hash} {self.valid_from} {self.valid_to}"
+
+    @property
+    def in_doubt_since(self) -> datetime | None:
+        """When a later turn cast doubt on it; None where none did, or it was said again since."""
+        is_open = self.doubt_spans and self.doubted_at and (self.said_at is None or self.said_at < self.doubted_at)
+        return self.doubted_at if is_open else None
 
     def identity(self) -> str:
         """What all records of one belief share, whenever they hold: subject, slot and value, else the words."""

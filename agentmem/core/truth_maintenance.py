@@ -134,6 +134,8 @@ def _find_inherited(
     for each in alike[premise.identity()]:
         if covers(each, moment):
             marked = StaleReason(None, each.stale_since) if each.stale_since is not None else found.get(each.id)
+            if each.in_doubt_since is not None and each.in_doubt_since <= moment:
+                marked = StaleReason(each, each.in_doubt_since)
             if marked is None:
                 return None
             reasons.append(marked)

@@ -14,18 +14,29 @@ from typing import Any
 
 from agentmem.core.changes import Change, WriteAttempt
 from agentmem.core.edges import build_mention, build_relation
+from agentmem.core.lifecycle import DOUBTFUL
 from agentmem.core.record import Key, Record, Status
 from agentmem.core.records import Edge, Entity, Fact, Gloss, Review, Turn, build_record
 from agentmem.core.scope import self_channel
 from agentmem.errors import InvalidRecord
-from agentmem.extraction.claims import is_duplicate
 from agentmem.extraction.contradiction import CandidateRetriever, ContradictionClassifier, ContradictionVerdict
+from agentmem.extraction.doubt import Held, find_doubt, list_changes, name_people
 from agentmem.extraction.drafts import EntityDraft, ExtractionDraft, FactDraft, TurnSummaryDraft, Window
 from agentmem.extraction.entity_resolution import PERSON, EntityResolver, list_draft_texts
+from agentmem.extraction.plain.turn_text import read_turn
 from agentmem.memory.context import MemoryContext
 from agentmem.memory.episodic import IMPORTED_MARK
-from agentmem.memory.semantic.beliefs import ClaimWords, find_open_event, name_event, settle_fact
+from agentmem.memory.semantic.belief_lines import find_named_slot
+from agentmem.memory.semantic.beliefs import (
+    ClaimWords,
+    find_open_event,
+    name_event,
+    read_beliefs,
+    settle_fact,
+    to_belief,
+)
 from agentmem.memory.semantic.end_relations import find_ended_relations
+from agentmem.memory.semantic.equal_claims import is_duplicate
 from agentmem.memory.semantic.facts import merge_sources
 from agentmem.memory.semantic.memory import SemanticMemory
 from agentmem.stores.values import Where
@@ -34,7 +45,7 @@ from agentmem.text.query_parser import strip_names
 from agentmem.text.tokenizer import tokenize
 
 CONFIDENCE_BY_CERTAINTY: Mapping[str, float] = MappingProxyType(
-    {"explicit": 0.95, "implied": 0.85, "inferred": 0.70, "uncertain": 0.50}
+    {"explicit": 0.95, "implied": 0.85, "inferred": 0.70, "uncertain": 0.50, DOUBTFUL: 0.30}
 )
 DEFAULT_CONFIDENCE = 0.70
 TRUST_BY_SOURCE: Mapping[str, float] = MappingProxyType({"user": 1.0, "import": 0.9, "agent": 0.8, "tool": 0.7})
@@ -73,6 +84,7 @@ class Reconciler:
         work = _ChangeBuilder(self, write, turns)
         await work.resolve_entities()
         await work.add_facts()
+        await work.add_doubts()
         await work.add_relations()
         await work.add_summaries()
         self.counts, self.confirmed = work.count_by_kind(), work.find_confirmed()
@@ -216,7 +228,7 @@ class _ChangeBuilder:
         if self.reconciler.classifier is None:
             return {}
         pairs: dict[str, list[Fact]] = {}
-        for draft in drafts:
+        for draft in (each for each in drafts if each.certainty != DOUBTFUL):
             mine = set(self.resolver.resolve_all(draft.entities))
             found = [
                 fact
@@ -242,6 +254,8 @@ class _ChangeBuilder:
         fields = self._build_fact_fields(draft)
         fact = build_record(Fact, channel=self._channel(draft), claim=draft.claim, **fields)
         same = [known for known, _ in similar if known.channel == fact.channel and is_duplicate(fact, known)]
+        if same and draft.certainty == DOUBTFUL:
+            return None
         claim = same[0].claim if same else draft.claim
         self._expect_unchanged(same[:1])
         if older := [known for known, verdict in verdicts if verdict.label == "prefer_old"]:
@@ -406,6 +420,36 @@ class _ChangeBuilder:
         agent = self.window.agent_id
         return self_channel(agent) if draft.agent_private and agent is not None else self.window.channel
 
+    async def add_doubts(self) -> None:
+        """Note of held beliefs that a turn of the user casts doubt on them, where the window did not settle the slot.
+
+        What was said at that time or later is not in doubt, nor what was said for a change that was planned then.
+        """
+        read = [(turn, read_turn(turn.content)) for turn in self.turns.values() if turn.role == "user"]
+        changing = [(turn, text) for turn, text in read if any(list_changes(text))]
+        if not changing:
+            return
+        pending = [record for record in self.upserts.values() if isinstance(record, Fact) and record.slot]
+        settled = {(fact.subject, fact.slot) for fact in pending}
+        known = await read_beliefs(self.context, self.window.channel, pending)
+        people = name_people(known)
+        planned = {(each.subject, each.slot): to_belief(each).first_said_at for each in known if _is_planned(each)}
+        for fact in known:
+            slot, belief = find_named_slot(fact.slot, self.window.slots), to_belief(fact)
+            places = {(fact.subject, name) for name in (slot.name, *slot.rests_on)}
+            if fact.in_doubt_since or slot.is_instruction or slot.kind in ("fixed", "event") or places & settled:
+                continue
+            is_for_plan = any(planned[place] < belief.said_at for place in places & planned.keys())
+            held = Held(fact.subject, fact.slot, fact.value, people.get(fact.subject.casefold(), ()))
+            for turn, text in changing:
+                said_at = self._stated_at(turn.id)
+                if said_at is None or belief.said_at >= said_at or belief.standing(said_at) != "held" or is_for_plan:
+                    continue
+                if (span := find_doubt(held, text)) is not None:
+                    doubt = {"doubted_at": said_at, "doubt_spans": ((turn.id, *span),)}
+                    self._upsert(fact.model_copy(update=doubt), fact.seq)
+                    break
+
     # -- relations and glosses
 
     async def add_relations(self) -> None:
@@ -521,6 +565,10 @@ def _may_contradict(draft: FactDraft, known: Fact, entity_ids: set[str]) -> bool
     is_same_subject = not known.subject or known.subject.casefold() == draft.subject.casefold()
     words = set(tokenize(draft.claim)) & set(tokenize(known.claim)) - _OWNER_TERMS
     return not known.slot and is_same_subject and bool(words or entity_ids & set(known.entity_ids))
+
+
+def _is_planned(fact: Fact) -> bool:
+    return fact.temporal_context == "future"
 
 
 def _source(turn: Turn) -> str:

@@ -31,7 +31,13 @@ from agentmem.stores.values import ErasureScan, Where
 # kinds that may rest on other records
 DERIVED_KINDS = ("Fact", "Edge", "Gloss", "Review", "Entity", "Strategy", "Procedure")
 ACTION_KINDS = ("ToolInvocation", "Outcome")  # kinds that belong to a conversation
-_REFERENCE_FIELDS = {"source_turn_ids": "Turn", "source_spans": "Turn", "entity_ids": "Entity", "depends_on": "Fact"}
+_REFERENCE_FIELDS = {
+    "source_turn_ids": "Turn",
+    "source_spans": "Turn",
+    "doubt_spans": "Turn",
+    "entity_ids": "Entity",
+    "depends_on": "Fact",
+}
 _PROCEDURAL_REFERENCE_FIELDS = {"source_turn_ids": "Turn", "conversation_ids": "Conversation"}
 
 MAX_CHANNEL_RECORDS = 10_000  # records

@@ -90,6 +90,11 @@ def _find_belief_moves(
     found = {int(each) for each in selection.items}
     for loser in leading:
         for value in _read_values(loser, selection, query, standings):
+            if asked.moment == "now" and value.standing.state == "doubtful":
+                winner = context.columns.ordinals_by_key.get(("Turn", value.standing.by), -1)
+                if winner in found and winner != loser:
+                    yield winner, loser
+                    break
             wanted = _find_wanted(standings.by_slot[value.slot_key], asked)
             if not wanted or value in wanted:
                 continue

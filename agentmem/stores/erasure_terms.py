@@ -25,6 +25,7 @@ _LABEL_FIELDS = frozenset(
         "conversation_id",
         "conversation_ids",
         "depends_on",
+        "doubt_spans",
         "edge_kind",
         "embedding",
         "entity_ids",

@@ -8,10 +8,11 @@ from datetime import datetime
 from typing import Literal
 
 from agentmem.beliefs.slots import PEOPLE_SLOTS, THING_SUBJECT, USER_SUBJECT, NamedSlot, Slot, find_slot
+from agentmem.core.lifecycle import DOUBTFUL
 from agentmem.core.record import Key
 from agentmem.core.records import Fact
 from agentmem.errors import InvalidRecord
-from agentmem.memory.semantic.belief_view import SlotBeliefs
+from agentmem.memory.semantic.belief_view import SlotBeliefs, render_doubt
 from agentmem.text.plain_line import to_plain_line
 from agentmem.text.relative_dates import render_day
 from agentmem.text.tokenizer import tokenize
@@ -94,7 +95,8 @@ def label_slot(name: str) -> str:
 
 def _build_user_lines(state: SlotBeliefs, slot: NamedSlot, moment: datetime) -> Iterator[BeliefLine]:
     """What holds of the user, or that something is not known any more."""
-    if slot.name in PEOPLE_SLOTS and slot.name not in ("boss", "landlord") and state.current:
+    is_people = slot.name in PEOPLE_SLOTS and slot.name not in ("boss", "landlord")
+    if is_people and state.current and not state.doubtful:
         return  # told under the people themselves
     section: BeliefSection = "instructions" if slot.is_instruction else "user"
     told = _render_values(state, moment)
@@ -179,10 +181,17 @@ def _singular(slot: str) -> str:
 
 
 def _render_values(state: SlotBeliefs, moment: datetime) -> str:
+    """The values that hold, and those that are in doubt with the newer words; empty for none."""
+    doubtful = [f"{_value(fact)} ({render_doubt(fact)})" for fact in state.doubtful[-MAX_VALUES:]]
+    return ", ".join(filter(None, (_render_held(state, moment), *doubtful)))
+
+
+def _render_held(state: SlotBeliefs, moment: datetime) -> str:
     """The values that hold, and in brackets since when, what was before, and what is not so; empty for none."""
     held = state.current[-MAX_VALUES:]
     if not held:
-        unsure = [f"{_value(fact)} (not sure)" for fact in state.guesses[-1:]]
+        told = [fact for fact in state.guesses if fact.certainty != DOUBTFUL]
+        unsure = [f"{_value(fact)} (not sure)" for fact in told[-1:]]
         denied = [f"not {_value(fact)}" for fact in state.denied[-MAX_VALUES:] if fact.value]
         return ", ".join(unsure or denied)
     notes = []
@@ -215,7 +224,7 @@ def _render_unknown(state: SlotBeliefs, slot: NamedSlot) -> str:
 
 def _list_told(state: SlotBeliefs) -> tuple[Fact, ...]:
     """The facts that the line of a slot tells, but for what was before."""
-    return (*state.current, *state.guesses, *state.denied)
+    return (*state.current, *state.doubtful, *state.guesses, *state.denied)
 
 
 def _build_line(

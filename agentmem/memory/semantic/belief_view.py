@@ -17,7 +17,7 @@ from agentmem.core.clock import to_utc
 from agentmem.core.columns import HIDDEN_STATUSES
 from agentmem.core.local_time import LocalTime
 from agentmem.core.record import Record
-from agentmem.core.records import SLOT_KEY_PREFIX, Fact
+from agentmem.core.records import SLOT_KEY_PREFIX, Fact, Turn
 from agentmem.core.truth_maintenance import find_stale
 from agentmem.errors import InvalidRecord
 from agentmem.memory.context import MemoryContext
@@ -26,11 +26,13 @@ from agentmem.memory.read_audit import audit_read
 from agentmem.memory.semantic.beliefs import order_by_word, to_belief
 from agentmem.stores.values import Where
 from agentmem.text.plain_line import to_plain_line
+from agentmem.text.relative_dates import render_day
 
 Premises = tuple[frozenset[str], bool]
 """The slots that a belief was said to rest on, and whether one of these premises fell."""
 
-STANDING_NAMES = ("current", "planned", "former", "stale", "guesses", "denied")
+STANDING_NAMES = ("current", "planned", "former", "stale", "doubtful", "guesses", "denied")
+MAX_DOUBT_CHARS = 120  # of the words that cast doubt on a belief
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,7 +40,8 @@ class SlotBeliefs:
     """What is believed of one slot of one subject, each value as the fact that holds it, with its sources.
 
     `current` is what is told as so. `planned` is to be, `former` is over (the latest first), `stale` rests on what
-    changed since it was said, `guesses` nobody said plainly, `denied` is known not to be so.
+    changed since it was said, on `doubtful` a later turn casts doubt, in the words of `Fact.doubt_words`, `guesses`
+    nobody said plainly, `denied` is known not to be so.
     """
 
     subject: str
@@ -47,12 +50,13 @@ class SlotBeliefs:
     planned: tuple[Fact, ...] = ()
     former: tuple[Fact, ...] = ()
     stale: tuple[Fact, ...] = ()
+    doubtful: tuple[Fact, ...] = ()
     guesses: tuple[Fact, ...] = ()
     denied: tuple[Fact, ...] = ()
 
     def facts(self) -> tuple[Fact, ...]:
         """The facts of all standings."""
-        return (*self.current, *self.planned, *self.former, *self.stale, *self.guesses, *self.denied)
+        return tuple(fact for name in STANDING_NAMES for fact in getattr(self, name))
 
     def relocate(self, local: LocalTime) -> SlotBeliefs:
         """The same with the facts' moments in their zone, for texts that tell days."""
@@ -68,7 +72,8 @@ class SlotBeliefs:
     def __str__(self) -> str:
         """One line: what holds, and in brackets what is planned, was, or is not known any more."""
         values = [", ".join(fact.value for fact in self.current) or "not known"]
-        notes = [
+        notes = [f"{fact.value} {render_doubt(fact)}" for fact in self.doubtful]
+        notes += [
             f"{word} {', '.join(fact.value for fact in facts)}"
             for word, facts in (
                 ("planned:", self.planned),
@@ -113,9 +118,19 @@ class BeliefView:
         if known_at is not None:
             last = await self._context.engine.log.seq_at_time(self._context.scope, to_utc(known_at, "known_at"))
         facts = await (self._read_stored() if last is None else self._read_known(last))
+        facts = await self._read_doubts(facts, last)
         rests = await self._read_premises(facts, moment, last)
         asked = [fact for fact in facts if subject is None or fact.subject.casefold() == subject.casefold()]
         return group_by_slot(asked, moment, self._context.engine.settings.slots, slot, rests)
+
+    async def _read_doubts(self, facts: Sequence[Fact], last: int | None) -> list[Fact]:
+        """The same with the words that cast doubt on them; a doubt ends with the turn that casts it."""
+        names = {fact.doubt_spans[0][0] for fact in facts if fact.in_doubt_since}
+        if not names:
+            return [*facts]
+        found = await self._context.engine.log.read_records("Turn", sorted(names), self._context.scope)
+        turns = {turn.id: turn for turn in found if isinstance(turn, Turn) and turn.superseded_at is None}
+        return [_with_doubt(fact, turns) for fact in facts]
 
     async def _read_premises(self, facts: Sequence[Fact], moment: datetime, last: int | None) -> dict[str, Premises]:
         """For the facts that were said to rest on others, by id: on which slots, and whether one fell.
@@ -179,9 +194,23 @@ def group_by_slot(
     return [
         SlotBeliefs(state.subject, state.slot, *(tuple(found[each.key] for each in part) for part in parts))
         for state in known.states(moment)
-        if only in (None, state.slot)
-        and any(parts := (state.current, state.planned, state.former, state.stale, state.guesses, state.denied))
+        if only in (None, state.slot) and any(parts := [getattr(state, name) for name in STANDING_NAMES])
     ]
+
+
+def _with_doubt(fact: Fact, turns: Mapping[str, Turn]) -> Fact:
+    if not fact.in_doubt_since:
+        return fact
+    name, start, end = fact.doubt_spans[0]
+    if name not in turns:
+        return fact.model_copy(update={"doubted_at": None, "doubt_spans": ()})
+    return fact.model_copy(update={"doubt_words": " ".join(turns[name].content[start:end].split())[:MAX_DOUBT_CHARS]})
+
+
+def render_doubt(fact: Fact) -> str:
+    """Since when a belief is in doubt, and the words that say so."""
+    since = f" since {render_day(fact.in_doubt_since.date())}" if fact.in_doubt_since else ""
+    return to_plain_line(f"in doubt{since}: '{fact.doubt_words}'" if fact.doubt_words else f"in doubt{since}")
 
 
 def _with_premises(belief: Belief, rests: Mapping[str, Premises]) -> Belief:
@@ -205,7 +234,8 @@ def _find_slots(beliefs: Sequence[Belief], own: Mapping[str, Slot] | None) -> di
 
 
 def _describe(fact: Fact) -> dict[str, Any]:
-    return {
+    doubt = {"in_doubt_since": since.isoformat(), "words": fact.doubt_words} if (since := fact.in_doubt_since) else {}
+    return doubt | {
         "value": fact.value,
         "fact_id": fact.id,
         "claim": fact.claim,

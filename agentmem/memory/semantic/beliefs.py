@@ -11,7 +11,7 @@ from agentmem.beliefs.belief import Belief, Claim, Ground, Mark, Operation, Tens
 from agentmem.beliefs.slots import THING_SUBJECT, USER_SUBJECT, NamedSlot, find_slot
 from agentmem.beliefs.table import Settlement, settle
 from agentmem.beliefs.values import is_same_value, normalize_value
-from agentmem.core.lifecycle import is_inferred
+from agentmem.core.lifecycle import DOUBT_TAG, DOUBTFUL, is_inferred
 from agentmem.core.plain_values import has_visible
 from agentmem.core.record import Status
 from agentmem.core.records import SLOT_KEY_PREFIX, Fact, Review, build_record, slot_prefix
@@ -150,7 +150,7 @@ async def find_open_event(context: MemoryContext, draft: Fact, pending: Collecti
     `draft` has the slot `flight:?`, or that of a date. None where nothing or more than one fits.
     """
     kind, _, name = draft.slot.partition(":")
-    known = await _read_beliefs(context, draft.channel, pending)
+    known = await read_beliefs(context, draft.channel, pending)
     planned = [each for each in known if each.slot.startswith(f"{kind}:") and each.temporal_context == "future"]
     whose = {draft.subject.casefold()}
     if draft.subject == THING_SUBJECT and not draft.value:  # "the wedding is off" may mean the user's own
@@ -175,7 +175,7 @@ def name_event(fact: Fact, named: Fact) -> Fact:
     return fact.model_copy(update={"slot": named.slot, "value": value, "claim": claim, "claim_hash": hash_claim(claim)})
 
 
-async def _read_beliefs(context: MemoryContext, channel: str, pending: Collection[Fact]) -> list[Fact]:
+async def read_beliefs(context: MemoryContext, channel: str, pending: Collection[Fact]) -> list[Fact]:
     """Every belief of a channel, those of the same write last."""
     where = Where(kinds=("Fact",), channels=(channel,), dedup_prefix=SLOT_KEY_PREFIX)
     stored = await context.engine.log.find(context.scope, where, limit=MAX_BELIEFS_PER_SLOT)
@@ -186,7 +186,7 @@ async def _read_beliefs(context: MemoryContext, channel: str, pending: Collectio
 
 async def _find_owner(context: MemoryContext, draft: Fact, pending: Collection[Fact]) -> str:
     """The only known subject of a slot of things: "the staging server" is Heron's where nothing else has one."""
-    known = [fact for fact in await _read_beliefs(context, draft.channel, pending) if fact.slot == draft.slot]
+    known = [fact for fact in await read_beliefs(context, draft.channel, pending) if fact.slot == draft.slot]
     owners = {fact.subject for fact in known if fact.subject != USER_SUBJECT}
     return owners.pop() if len(owners) == 1 else THING_SUBJECT
 
@@ -213,12 +213,15 @@ def to_belief(fact: Fact) -> Belief:
         is_planned=fact.temporal_context == "future",
         is_denied=fact.is_denied,
         ground=find_ground(fact),
+        doubted_at=fact.in_doubt_since,
         retired=retired if retired in ("", "refined", "given up", "came true") else "wrong",
     )
 
 
 def find_ground(fact: Fact) -> Ground:
     """How well a fact is founded, by how sure it was said and by whose word it is."""
+    if fact.certainty == DOUBTFUL:
+        return Ground.DOUBTFUL
     if is_inferred(fact.certainty, fact.source):
         return Ground.INFERRED
     return Ground.REPORTED if fact.certainty == "reported" or fact.source in REPORTING_SOURCES else Ground.SAID
@@ -298,6 +301,8 @@ def add_sources(known: Fact, fact: Fact) -> Fact:
     more = {name: tuple(dict.fromkeys((*getattr(known, name), *getattr(fact, name)))) for name in lists}
     stronger = fact if find_ground(fact) > find_ground(known) else known
     ground = {"certainty": stronger.certainty, "source": stronger.source}
+    if stronger.certainty != DOUBTFUL:
+        more["tags"] = tuple(tag for tag in more["tags"] if not tag.startswith(DOUBT_TAG))
     return known.model_copy(
         update={
             **more,

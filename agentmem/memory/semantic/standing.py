@@ -9,6 +9,7 @@ from datetime import datetime
 
 from agentmem.beliefs.slots import USER_SUBJECT, NamedSlot, Slot
 from agentmem.beliefs.values import is_same_value
+from agentmem.core.lifecycle import DOUBTFUL
 from agentmem.core.record import Record, Status
 from agentmem.core.records import Fact, Goal, Turn
 from agentmem.memory.semantic.belief_lines import find_named_slot, label_slot
@@ -136,6 +137,10 @@ def _find_own_standing(record: Record, moment: datetime) -> Standing:
         return Standing("outdated" if record.valid_to <= moment else "ends", record.valid_to)
     if record.superseded_at is not None or record.status in (Status.SUPERSEDED, Status.FORGOTTEN):
         return Standing("withdrawn")
+    if isinstance(record, Fact) and record.in_doubt_since is not None:
+        return Standing("doubtful", record.in_doubt_since, by=record.doubt_spans[0][0], slot=record.slot)
+    if isinstance(record, Fact) and record.certainty == DOUBTFUL:
+        return Standing("doubtful", record.said_at or record.recorded_at)
     if isinstance(record, Fact) and record.stale_since is not None:
         return Standing("uncertain", record.stale_since)
     return CURRENT
@@ -191,8 +196,11 @@ def _read_state(
             yield fact, Standing("planned", fact.valid_from, slot=slot.name, value=_tell(fact, slot)), False
     for fact in state.stale:
         yield fact, Standing("unknown", fact.stale_since, slot=slot.name), False
+    for fact in state.doubtful:
+        yield fact, Standing("doubtful", fact.in_doubt_since, by=fact.doubt_spans[0][0], slot=slot.name), False
     for fact in (*state.guesses, *state.denied):
-        yield fact, CURRENT, False
+        is_doubtful = fact.certainty == DOUBTFUL
+        yield fact, Standing("doubtful", fact.first_said_at, slot=slot.name) if is_doubtful else CURRENT, False
 
 
 def _describe_end(fact: Fact, since: datetime | None, by: Fact | None, slot: NamedSlot) -> Standing:

@@ -93,7 +93,7 @@ async def list_beliefs(
     as_of: Annotated[Moment | None, Query(description="What was true at this moment.")] = None,
     known_at: Annotated[Moment | None, Query(description="What memory held at this moment.")] = None,
 ) -> list[SlotBeliefs]:
-    """What is believed by subject and slot: current, planned, former and unsure values as facts."""
+    """What is believed by subject and slot: current, planned, former, doubtful and unsure values as facts."""
     return await open_view(request, caller, view).beliefs(subject, slot, as_of=as_of, known_at=known_at)
 
 
