@@ -3,31 +3,37 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass, field
+from datetime import datetime
+from itertools import accumulate
 from typing import Annotated, Any, Literal
 
 import numpy as np
 from pydantic import BaseModel, BeforeValidator, ConfigDict, ValidationError, WithJsonSchema
 
-from agentmem.beliefs.slots import USER_SUBJECT
+from agentmem.beliefs.slots import THING_SUBJECT, USER_SUBJECT, builtin_slots
 from agentmem.core.columns import Bools, Floats, RecordColumns
+from agentmem.core.lifecycle import DOUBTFUL
 from agentmem.core.record import Record
 from agentmem.core.records import SLOT_KEY_PREFIX, Entity, Fact, R, Turn
 from agentmem.errors import InvalidModelOutput, ModelError
+from agentmem.extraction.labels import MAX_KNOWN_FACTS
 from agentmem.extraction.reply_schema import fold_label
 from agentmem.memory.context import MemoryContext
 from agentmem.models.protocols import LLMRequest
 from agentmem.models.structured_llm import StructuredLLM
 from agentmem.stores.values import WHOLE, Where
+from agentmem.text.normalization import MONTHS
 from agentmem.text.templates import load_templates
-from agentmem.text.tokenizer import tokenize
+from agentmem.text.tokenizer import estimate_tokens, tokenize
 
 MAX_FACTS = 20
 MAX_ENTITIES = 30
 MAX_FACTS_PER_SOURCE = 500
-MAX_KNOWN_BELIEFS = 80  # facts of slots that a prompt is given
-MAX_OPEN_FACTS = 10  # and others like the window
+MAX_OPEN_FACTS = 10  # facts without a slot, like the window
+MIN_KNOWN_TOKENS = 40  # room for known facts in the prompt of a short window
+TOKENS_PER_LABEL = 4
 MAX_QUERY_CHARS = 4000  # characters of a window that are compared with facts
 PAGE_SIZE = 1000
 
@@ -46,20 +52,29 @@ class CandidateRetriever:
     context: MemoryContext
 
     async def find_known(self, turns: Sequence[Turn]) -> tuple[Fact, ...]:
-        """What a model is told of: beliefs of the user and of those who are named, then other facts like these turns.
+        """What a model is told of: beliefs of the user and of what is named, and open claims like these turns.
 
-        At most 80 beliefs, those of the user and of people named in the turns first, and 10 open claims.
+        Those that share words with the turns come first, then the newest, up to a third of all that the model is given;
+        nothing that is over or doubtful.
         """
         text = " ".join(turn.search_text() for turn in turns).casefold()
         where = Where(kinds=("Fact",), channels=self.context.scope.readable_channels(), dedup_prefix=SLOT_KEY_PREFIX)
         stored = await self.context.engine.log.find(self.context.scope, where, limit=MAX_FACTS_PER_SOURCE)
         now = await self.context.engine.now(self.context.scope)
         held = [fact for fact in stored if isinstance(fact, Fact) and fact.superseded_at is None]
-        beliefs = [fact for fact in held if fact.valid_to is None or fact.valid_to > now]
-        beliefs.sort(key=lambda fact: (not _is_named(fact.subject, text), fact.subject, fact.slot, fact.id))
         window = " ".join(turn.search_text() for turn in turns)[:MAX_QUERY_CHARS]
-        similar = [fact for fact, _ in (await self.find_similar([window], Fact))[0] if not fact.slot]
-        return (*beliefs[:MAX_KNOWN_BELIEFS], *similar[:MAX_OPEN_FACTS])
+        similar = [fact for fact, _ in (await self.find_similar([window], Fact))[0] if not fact.slot][:MAX_OPEN_FACTS]
+        words = set(tokenize(text))
+        ranked = [(_count_shared_words(fact, words), fact) for fact in held if _is_named(fact.subject, text)]
+        ranked.sort(key=lambda each: (-each[0], -each[1].seq, each[1].id))
+        related = [fact for shared, fact in ranked if shared]
+        others = [fact for shared, fact in ranked if not shared]
+        found = [
+            fact for fact in (*related, *similar, *others) if fact.certainty != DOUBTFUL and not _is_over(fact, now)
+        ]
+        room = MIN_KNOWN_TOKENS + estimate_tokens(text) // 2
+        sizes = accumulate(estimate_tokens(fact.claim) + TOKENS_PER_LABEL for fact in found)
+        return tuple(fact for fact, size in zip(found, sizes, strict=True) if size <= room)[:MAX_KNOWN_FACTS]
 
     async def find_facts_by_source(self, source: str) -> tuple[Fact, ...]:
         """The latest current facts of one source, at most 500."""
@@ -131,9 +146,24 @@ class CandidateRetriever:
 
 
 def _is_named(subject: str, text: str) -> bool:
-    """Whether a subject is the user, or stands in a text of small letters by its first word."""
+    """Whether a subject is the user or nobody, or stands in a text of small letters by its first word."""
     words = subject.casefold().split()
-    return subject == USER_SUBJECT or bool(words and words[0] in text)
+    return subject in (USER_SUBJECT, THING_SUBJECT) or bool(words and words[0] in text)
+
+
+def _is_over(fact: Fact, now: datetime) -> bool:
+    return fact.valid_to is not None and fact.valid_to <= now
+
+
+def _count_shared_words(fact: Fact, words: Set[str]) -> int:
+    """How many words of a belief, its slot and what asks for it are among these."""
+    return len(words & set(tokenize(" ".join((fact.value, fact.slot.replace("_", " "), *find_cues(fact.slot))))))
+
+
+def find_cues(name: str) -> tuple[str, ...]:
+    """Words that ask for a slot of the closed list."""
+    slot = builtin_slots().get(name)
+    return slot.cues if slot else ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -160,7 +190,14 @@ class _VerdictReply(BaseModel):
     verdicts: Annotated[list[Any], WithJsonSchema({"type": "array", "items": _VerdictItem.model_json_schema()})]
 
 
-DOUBTFUL, UNRELATED = ContradictionVerdict("flag_review"), ContradictionVerdict("unrelated")
+UNCLEAR, UNRELATED = ContradictionVerdict("flag_review"), ContradictionVerdict("unrelated")
+_COMMON_TERMS = frozenset(
+    tokenize(
+        "user agent assistant every also still just really always never often new old good like want get go make take use "
+        "first last one two many much thing people time day week weekend month year today tomorrow yesterday current usual "
+        "have has had is are was were will monday tuesday wednesday thursday friday saturday sunday " + " ".join(MONTHS)
+    )
+)
 
 
 @dataclass
@@ -175,7 +212,11 @@ class ContradictionClassifier:
 
         Raises ModelUnavailable, BudgetExceeded and ConfigError as the asker does.
         """
-        wanted = [(claim, fact) for claim, facts in candidates.items() for fact in facts[:MAX_CANDIDATES_PER_CLAIM]]
+        wanted = [
+            (claim, fact)
+            for claim, facts in candidates.items()
+            for fact in [fact for fact in facts if _share_substance(claim, fact)][:MAX_CANDIDATES_PER_CLAIM]
+        ]
         open_ones = [(claim, fact) for claim, fact in wanted if (claim, fact.id) not in self._verdicts]
         for start in range(0, len(open_ones), MAX_PAIRS_PER_CALL):
             self._verdicts |= await self._classify_batch(open_ones[start : start + MAX_PAIRS_PER_CALL])
@@ -198,8 +239,14 @@ class ContradictionClassifier:
         try:
             items, others = _parse_verdicts(await self.llm.ask(request, _VerdictReply)), UNRELATED
         except InvalidModelOutput:
-            items, others = {}, DOUBTFUL
+            items, others = {}, UNCLEAR
         return {(claim, fact.id): items.get((claims[claim], facts[fact.id]), others) for claim, fact in pairs}
+
+
+def _share_substance(claim: str, fact: Fact) -> bool:
+    """Whether two claims share more than dates and common words. Without a word in common they share a name."""
+    shared = set(tokenize(claim)) & set(tokenize(fact.claim))
+    return not shared or any(word not in _COMMON_TERMS and not word.isdigit() for word in shared)
 
 
 def _parse_verdicts(reply: _VerdictReply) -> dict[ClaimFactPair, ContradictionVerdict]:
@@ -210,10 +257,10 @@ def _parse_verdicts(reply: _VerdictReply) -> dict[ClaimFactPair, ContradictionVe
             item = _VerdictItem.model_validate(raw)
         except ValidationError:
             if isinstance(raw, dict) and isinstance(raw.get("new"), str) and isinstance(raw.get("known"), str):
-                found[raw["new"], raw["known"]] = DOUBTFUL
+                found[raw["new"], raw["known"]] = UNCLEAR
             continue
         verdict, labels = ContradictionVerdict(item.verdict, item.wrong), (item.new, item.known)
-        found[labels] = verdict if found.get(labels, verdict) == verdict else DOUBTFUL
+        found[labels] = verdict if found.get(labels, verdict) == verdict else UNCLEAR
     return found
 
 

@@ -9,7 +9,7 @@ from typing import TypeVar
 from agentmem.beliefs.slots import THING_SUBJECT, USER_SUBJECT
 from agentmem.core.records import Fact, Turn
 from agentmem.extraction.drafts import Window
-from agentmem.extraction.frames.window_claims import list_known_people
+from agentmem.extraction.plain.window_claims import list_known_people
 
 T = TypeVar("T")
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import re
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
@@ -29,9 +30,15 @@ from agentmem.text.tokenizer import estimate_tokens
 
 PURPOSE = "extract"
 PURPOSE_AGENT = "extract agent"
-PROMPT_VERSION = 3
+PROMPT_VERSION = 4
 """Of the prompts: stands in the name of the extractor, so that glosses tell what made them."""
 
+_OWN_WORDS = re.compile(
+    r"\b(?:I(?:['’](?:ll|ve|m)| (?:will|shall|won['’]t|am|was|have|had|did|do|made|promise|decided?|learn(?:ed|t)?|note|noted"
+    r"|notice|noticed|found|sent|wrote|fixed|set|added|changed|ran|tried|tested|checked|forgot|remember|should have))"
+    r"|(?i:ich (?:werde|habe|hatte|bin|verspreche|merke|lerne)|(?:werde|habe) ich|je (?:vais|suis|promets)|j['’]ai"
+    r"|(?:voy|he|prometo|vou|fiz|aprendi|aprendí|hice|enviaré|enviarei|haré|farei)))\b"
+)
 _MAX_CONTEXT_TURN_CHARS = 800
 _BASE_REPLY_TOKENS, _REPLY_TOKENS_PER_TURN, _MAX_REPLY_TOKENS = 1_500, 500, 16_000  # tokens of a reply
 
@@ -153,7 +160,8 @@ def _load(name: str) -> Mapping[str, str]:
 
 
 def _is_readable_assistant_turn(turn: Turn) -> bool:
-    return is_assistant_turn(turn) and is_substantive(turn)
+    """Whether an assistant's turn may say what it promised, did or learned: it speaks of itself, not in offers alone."""
+    return is_assistant_turn(turn) and is_substantive(turn) and _OWN_WORDS.search(turn.content) is not None
 
 
 def _split_window(window: Window) -> list[Window]:
@@ -179,20 +187,34 @@ def _build_payload(window: Window) -> dict[str, object]:
     labels = LabelMap.from_window(window)
     entities = window.known_entities[:MAX_KNOWN_ENTITIES]
     slots = {"more_slots": sorted(window.slots)} if window.slots else {}
-    return {
+    known = {
         "participants": list(window.participants),
-        "people": labels.describe_people(),
         "known_entities": [_describe_entity(one) for one in entities],
-        "known_facts": labels.describe_facts(),
         **slots,
-        "earlier": [_render_turn(label, turn, _MAX_CONTEXT_TURN_CHARS) for label, turn in labels.context_turns.items()],
-        "turns": [_render_turn(label, turn, MAX_TURN_CHARS) for label, turn in labels.turns.items()],
+        "earlier": _render_turns(labels.context_turns, _MAX_CONTEXT_TURN_CHARS),
+    }
+    return {
+        "people": labels.describe_people(),
+        "known_facts": labels.describe_facts(),
+        **{name: some for name, some in known.items() if some},
+        "turns": _render_turns(labels.turns, MAX_TURN_CHARS),
     }
 
 
 def _describe_entity(entity: Entity) -> str:
     also = f"; also {', '.join(entity.aliases)}" if entity.aliases else ""
     return f"{entity.name} ({entity.type}{also})"
+
+
+def _render_turns(turns: Mapping[str, Turn], max_chars: int) -> list[dict[str, str]]:
+    """The turns by their labels; the date of a turn is that of the one before where it says none."""
+    shown, before = [_render_turn(label, turn, max_chars) for label, turn in turns.items()], ""
+    for turn in shown:
+        date = turn.get("date", "")
+        if date == before:
+            turn.pop("date", None)
+        before = date
+    return shown
 
 
 def _render_turn(label: str, turn: Turn, max_chars: int) -> dict[str, str]:

@@ -13,27 +13,19 @@ from datetime import datetime
 from agentmem.beliefs.belief import Tense
 from agentmem.beliefs.slots import PEOPLE_SLOTS, PREFERENCE_SLOTS, USER_SUBJECT, NamedSlot, find_slot
 from agentmem.beliefs.values import has_digit
+from agentmem.core.lifecycle import DOUBT_TAG, DOUBTFUL
 from agentmem.core.records import RELATION_KINDS, Fact, Turn
 from agentmem.core.scope import is_self_channel
 from agentmem.errors import InvalidRecord
-from agentmem.extraction.claims import expand_to_clauses, is_hypothetical, is_negated, is_only_question, nearest_clauses
+from agentmem.extraction.claim_checks import ClaimChecks
+from agentmem.extraction.claim_view import OWN_NAME_SLOTS
 from agentmem.extraction.drafts import EntityDraft, ExtractionDraft, FactDraft, RelationDraft, TurnSummaryDraft, Window
-from agentmem.extraction.frames.dates import find_dates, parse_said_range
-from agentmem.extraction.frames.frame_set import LANGUAGES, load_frames
-from agentmem.extraction.frames.sentences import write_sentence
-from agentmem.extraction.frames.slot_claim import SlotClaim
-from agentmem.extraction.grounding import (
-    GroundingContext,
-    align_quote,
-    claim_reason,
-    is_assistant_turn,
-    normalize_draft,
-    order_reason,
-    quote_reason,
-    rejection_reason,
-    turn_time,
-)
+from agentmem.extraction.grounding import GroundingContext, echo_reason, order_reason, role_reason, turn_time
 from agentmem.extraction.labels import LabelMap
+from agentmem.extraction.plain.claim_sentences import write_sentence
+from agentmem.extraction.plain.dates import find_dates, parse_said_range
+from agentmem.extraction.plain.language import load_language
+from agentmem.extraction.plain.slot_claim import SlotClaim
 from agentmem.extraction.reply_schema import (
     MAX_SENTENCE_CHARS,
     AgentExtractionReply,
@@ -43,7 +35,7 @@ from agentmem.extraction.reply_schema import (
     RelationItem,
     TurnItem,
 )
-from agentmem.extraction.slot_grounding import SlotGrounding
+from agentmem.extraction.said_words import find_quote, has_words
 from agentmem.text.normalization import MONTHS, normalize_claim, slugify
 from agentmem.text.temporal import TimeRange, parse_date_range
 from agentmem.text.tokenizer import tokenize
@@ -130,13 +122,14 @@ class _ReplyParser:
     names_by_label: dict[str, str] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        self.slots = SlotGrounding(self.grounding.window)
+        self.checks = ClaimChecks(self.grounding.window)
 
     def parse_facts(self, items: Iterable[FactItem]) -> tuple[FactDraft, ...]:
         """Each claim of a turn once; what is refused leaves a note."""
         kept: dict[tuple[str, str], FactDraft] = {}
         items = list(items)
-        self.slots.note_people((item.value, item.slot) for item in items if item.slot in PEOPLE_SLOTS)
+        named = PEOPLE_SLOTS | set(OWN_NAME_SLOTS)
+        self.checks.note_people((item.value, item.slot) for item in items if item.slot in named)
         for number, item in enumerate(items, 1):
             turn = self._find_turn(item.turn, "fact")
             if turn is None:
@@ -145,7 +138,8 @@ class _ReplyParser:
             if reason:
                 self.notes.append(f"fact: {reason}")
                 continue
-            self.names_by_label[f"N{number}"] = draft.name
+            if draft.certainty != DOUBTFUL:  # nothing rests on what is doubtful
+                self.names_by_label[f"N{number}"] = draft.name
             kept.setdefault((turn.id, normalize_claim(draft.claim)), self._link(draft, item))
         return tuple(_join_instructions(kept.values()))
 
@@ -161,12 +155,12 @@ class _ReplyParser:
             turn_id=turn.id,
             claim=item.claim,
             quote=item.quote,
-            span=align_quote(self.grounding.text_of(turn), item.quote),
+            span=find_quote(self.grounding.text_of(turn), item.quote),
             subject=self.labels.find_subject(item.about, turn, agent_private=self.agent_private),
             certainty=item.certainty,
             temporal_context=_TEMPORAL_CONTEXTS.get(item.tense, ""),
             memory_type="preference" if item.slot.partition(":")[0] in PREFERENCE_SLOTS else "fact",
-            negated=item.op == "deny",
+            negated=item.op == "deny" or (not item.slot and has_words(item.claim, "negation")),
             valid_from=begins,
             valid_to=None if ends and begins and ends <= begins else ends,
             agent_private=self.agent_private,
@@ -188,29 +182,29 @@ class _ReplyParser:
             return ""
 
     def _ground(self, draft: FactDraft, turn: Turn) -> tuple[FactDraft, str]:
-        """The draft as its words have it, and why it does not count; "" when it does."""
+        """The draft, doubtful where a check doubts it, and why it does not count; "" when it does."""
         if not draft.claim:
             return draft, "it has neither a claim nor a slot"
-        if draft.slot and draft.operation == "is" and not draft.value:
-            return draft, "its slot has no value"
-        if not draft.slot:
-            reason = rejection_reason(draft, self.grounding)
-            if not (reason or self.agent_private):
-                reason = self.slots.check_owner(draft, turn)
-            return normalize_draft(draft, self.grounding), reason
-        if reason := quote_reason(draft, self.grounding):
+        reason = role_reason(draft, turn, self.grounding) or echo_reason(draft, turn, self.grounding)
+        if reason:
             return draft, reason
-        slot = find_slot(draft.slot, self.grounding.window.slots)
-        checked, reason = self.slots.check(draft, slot, turn)
-        checked = _resolve_day(checked, slot, turn_time(turn))
-        # the sentence of the model may name times and circumstances, too; where it says more than its words, ours does
-        parts = ("temporal_context", "operation", "value")
-        is_changed = any(getattr(checked, name) != getattr(draft, name) for name in parts)
-        if is_changed or claim_reason(draft, self.grounding):
-            checked = replace(checked, claim=_write_claim(checked))
-        if checked.operation == "over" and checked.temporal_context in ("", "current"):
-            checked = replace(checked, temporal_context="past")
-        return replace(checked, review_reason=order_reason(turn, self.grounding)), reason
+        verdict = self.checks.check(draft, turn)
+        if verdict.reason:
+            return draft, verdict.reason
+        draft = self._complete_belief(draft, turn) if draft.slot else draft
+        if verdict.doubts:
+            doubts = tuple(f"{DOUBT_TAG}{doubt}" for doubt in verdict.doubts)
+            draft = replace(draft, certainty=DOUBTFUL, tags=(*draft.tags, *doubts))
+        return replace(draft, review_reason=order_reason(turn, self.grounding)), ""
+
+    def _complete_belief(self, draft: FactDraft, turn: Turn) -> FactDraft:
+        """The draft with its date in one form and a sentence that says no more than its words do."""
+        completed = _resolve_day(draft, find_slot(draft.slot, self.grounding.window.slots), turn_time(turn))
+        if completed != draft or not self.checks.has_said_claim(draft, turn):
+            completed = replace(completed, claim=_write_claim(completed))
+        if completed.operation == "over" and completed.temporal_context in ("", "current"):
+            completed = replace(completed, temporal_context="past")
+        return completed
 
     def _resolve_time(self, words: str, turn: Turn) -> TimeRange | None:
         """The range of time that words of the turn stand for, None with a note for one that nobody said."""
@@ -240,7 +234,7 @@ class _ReplyParser:
 
     def _link(self, draft: FactDraft, item: FactItem) -> FactDraft:
         """The fact with the known facts that it names, those that hold."""
-        if draft.review_reason:
+        if draft.review_reason or draft.certainty == DOUBTFUL:
             return draft
         draft = self._take_known_value(draft, item)
         ended = [name for label in item.ends if (name := self._resolve_ended(label, draft))]
@@ -291,7 +285,7 @@ class _ReplyParser:
         mine, theirs = (_find_people(one.claim, one.subject, people) for one in (draft, fact))
         if mine != theirs and not mine & theirs:
             return False
-        names = set(tokenize(" ".join(people))) | self.grounding.speaker_terms
+        names = set(tokenize(" ".join((*people, *self.grounding.speaker_slugs))))
         said = set(tokenize(draft.claim))
         return not said.isdisjoint(set(tokenize(fact.claim)) - names - _GENERIC_TERMS)
 
@@ -369,29 +363,21 @@ class _ReplyParser:
 
     def _relation_rejection_reason(self, item: RelationItem, turn: Turn) -> str:
         """Why a relation does not count; "" when it does. There is no doubt about relations: they are left out."""
-        text = self.grounding.text_of(turn)
-        span = align_quote(text, item.quote)
+        span = find_quote(self.grounding.text_of(turn), item.quote)
         ends = (item.source, item.target)
-        if is_assistant_turn(turn) or turn.role == "system":
-            return "it rests on a turn of the assistant"
         if span is None or self.grounding.overlaps_recalled_lines(turn, span):
             return "ungrounded"
         if not _RELATION_KIND.fullmatch(item.kind):
             return "its kind is no name"
         if slugify(item.source) == slugify(item.target) or not all(self._ensure_entity(name, turn.id) for name in ends):
             return "it is not between two that are named"
-        claim = f"{item.source} {item.kind} {item.target}".replace("_", " ")
-        clauses = nearest_clauses(expand_to_clauses(text, span), claim)
-        if (
-            is_only_question(text, span, self.grounding.question_spans(turn))
-            or any(map(is_negated, clauses))
-            or any(map(is_hypothetical, clauses))
-            or self.grounding.has_prompt_injection(turn)
-        ):
+        if self.grounding.has_prompt_injection(turn):
             return "it was not said as something that is so"
-        upper = _find_relation_kind(item.kind)
-        quote = FactDraft(turn_id=turn.id, claim=claim, quote=item.quote, span=span)
-        return self.slots.check_relation(upper, ends, quote, turn)
+        claim = f"{item.source} {item.kind} {item.target}".replace("_", " ")
+        quote = FactDraft(turn_id=turn.id, claim=claim, quote=item.quote, span=span, subject=item.source)
+        return role_reason(quote, turn, self.grounding) or self.checks.check_relation(
+            _find_relation_kind(item.kind), ends, quote, turn
+        )
 
     def parse_summaries(self, items: Iterable[TurnItem]) -> Iterator[TurnSummaryDraft]:
         """One for each turn, in order."""
@@ -492,8 +478,9 @@ def _resolve_day(draft: FactDraft, slot: NamedSlot, at: datetime | None) -> Fact
 
 def _find_noun(draft: FactDraft) -> str:
     """The English word in the quote for what somebody is to the subject, such as "sister"; "" for none."""
-    nouns = load_frames(LANGUAGES[0]).nouns
-    return next((word for word in re.findall(r"[\w-]+", draft.quote.lower()) if nouns.get(word) == draft.slot), "")
+    kin = load_language("english").kin
+    words = re.findall(r"[\w-]+", draft.quote.lower())
+    return next((kin[word].noun for word in words if word in kin and kin[word].slot == draft.slot), "")
 
 
 def _find_relation_kind(kind: str) -> str:

@@ -10,8 +10,8 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from agentmem.extraction.frames.plain_text import blank_pasted_text
 from agentmem.extraction.imperatives import IMPERATIVE_VERBS, OMITTABLE_NOUNS, VERB_COMPLEMENTS
+from agentmem.extraction.plain.turn_text import MASK, mask_turn
 from agentmem.extraction.rules.sentences import drop_quoted_material, split_sentences
 
 MAX_INSTRUCTION_CHARS = 300
@@ -172,7 +172,7 @@ def extract_instructions(text: str) -> list[ExtractedInstruction]:
     if _JOKE.search(text):
         return []
     found: list[ExtractedInstruction] = []
-    for sentence in split_sentences(drop_quoted_material(blank_pasted_text(text))):
+    for sentence in split_sentences(drop_quoted_material(mask_turn(text).replace(MASK, " "))):
         if not sentence.is_question and "?" not in sentence.text:
             found += _extract_from_sentence(sentence.text)
     return list(dict.fromkeys(found))

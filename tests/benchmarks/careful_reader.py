@@ -37,7 +37,7 @@ class CarefulReader:
     async def complete(self, request: LLMRequest) -> LLMReply:
         """The reply as JSON."""
         nothing = _NOTHING.get(request.purpose)
-        reply = nothing or self._read(json.loads(request.content[request.content.index("{") :]))
+        reply = nothing or self._read(json.JSONDecoder().raw_decode(request.content, request.content.index("{"))[0])
         text = json.dumps(reply, ensure_ascii=False)
         spent = estimate_tokens(request.system), estimate_tokens(request.content), estimate_tokens(text)
         if request.purpose == "extract":

@@ -1,4 +1,4 @@
-"""`python -m tests.benchmarks.date_cases`: how the rules read the dates of sentences, by the tense of the verb.
+"""`python -m tests.benchmarks.date_cases`: the dates of sentences by the tense of the verb, and what rules read of them.
 
 A case is one line of `cases/dates.jsonl`: a sentence, its day, and the tense and the interval that it tells.
 """
@@ -11,18 +11,18 @@ from datetime import UTC, date, datetime
 from importlib import resources
 from typing import Any
 
-from agentmem.extraction.frames.reader import FrameReader
-from agentmem.extraction.frames.slot_claim import SlotClaim
+from agentmem.extraction.plain.dates import find_dates
+from agentmem.extraction.plain.reader import PlainReader
+from agentmem.extraction.plain.slot_claim import SlotClaim
 
 
 @dataclass(frozen=True, slots=True)
 class DateReading:
-    """What came of a case: the tense that was read, "" for none, and both ends."""
+    """What came of a case: the days that were found, and the tense in which rules read it, "" where they do not."""
 
     case: dict[str, Any]
+    days: frozenset[str]
     tense: str
-    since: str | None
-    until: str | None
 
     @property
     def is_wrong_tense(self) -> bool:
@@ -31,23 +31,22 @@ class DateReading:
 
     @property
     def is_right(self) -> bool:
-        """Whether tense and interval are those of the case."""
-        return (self.tense, self.since, self.until) == tuple(self.case[name] for name in ("tense", "since", "until"))
+        """Whether the ends of the interval are among the days."""
+        return {self.case[name] for name in ("since", "until") if self.case[name]} <= self.days
 
 
 def read_date_cases() -> list[DateReading]:
-    """Read each sentence by the rules."""
+    """Read each sentence."""
     text = resources.files(__package__).joinpath("cases", "dates.jsonl").read_text(encoding="utf-8")
     return [_read_case(json.loads(line)) for line in text.splitlines()]
 
 
 def _read_case(case: dict[str, Any]) -> DateReading:
-    said = datetime.combine(date.fromisoformat(case["said"]), datetime.min.time(), tzinfo=UTC)
-    claims = FrameReader().read(case["text"], said.replace(hour=10))
-    if not claims:
-        return DateReading(case, "", None, None)
-    since, until = (str(day.date()) if day else None for day in (claims[0].since, claims[0].until))
-    return DateReading(case, _find_tense(claims[0], said), since, until)
+    said = datetime.combine(date.fromisoformat(case["said"]), datetime.min.time(), tzinfo=UTC).replace(hour=10)
+    found = find_dates(case["text"].lower(), said)
+    days = frozenset(str(day.date()) for each in found for day in (each.moment, each.end) if day)
+    claims = PlainReader().read(case["text"], said)
+    return DateReading(case, days, _find_tense(claims[0], said) if claims else "")
 
 
 def _find_tense(claim: SlotClaim, said: datetime) -> str:
@@ -60,14 +59,14 @@ def print_report() -> None:
     readings = read_date_cases()
     counts = {
         "wrong tense": sum(one.is_wrong_tense for one in readings),
-        "tense and interval right": sum(one.is_right for one in readings),
+        "dates right": sum(one.is_right for one in readings),
         "unread": sum(not one.tense for one in readings),
     }
     for name, count in counts.items():
         print(f"{name}: {count / len(readings):.3f} ({count} of {len(readings)})")
     for one in readings:
         if not one.is_right:
-            print(f"  {one.case['text']} -> {one.tense or 'unread'} {one.since} {one.until}")
+            print(f"  {one.case['text']} -> {one.tense or 'unread'} {sorted(one.days)}")
 
 
 if __name__ == "__main__":

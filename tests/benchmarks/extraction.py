@@ -18,9 +18,9 @@ from typing import Any
 from agentmem.core.clock import to_utc
 from agentmem.core.records import Entity, Fact, Turn
 from agentmem.core.scope import self_channel
-from agentmem.extraction.claims import is_negated
 from agentmem.extraction.drafts import ExtractionDraft, FactDraft, Window
 from agentmem.extraction.llm_extractor import PURPOSE_AGENT, ExtractionResult, extract
+from agentmem.extraction.said_words import has_words
 from agentmem.models.protocols import LLM, LLMReply, LLMRequest
 from agentmem.models.structured_llm import Budget, StructuredLLM
 from agentmem.text.normalization import claimed_numbers, normalize_claim
@@ -243,7 +243,9 @@ def is_paraphrase(wanted: str, found: str) -> bool:
         return True
     words = set(tokenize(wanted))
     shared = len(words & set(tokenize(found)))
-    same = claimed_numbers(wanted) == claimed_numbers(found) and is_negated(wanted) == is_negated(found)
+    same = claimed_numbers(wanted) == claimed_numbers(found) and has_words(wanted, "negation") == has_words(
+        found, "negation"
+    )
     return same and bool(words) and shared >= MIN_SHARED_TERMS * len(words)
 
 

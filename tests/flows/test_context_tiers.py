@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from agentmem import AgentMemory
 from agentmem.core.record import Record
 from agentmem.core.records import Fact, Synopsis, SynopsisSection, SynopsisSentence, Turn
-from agentmem.extraction.grounding import recalled_lines
+from agentmem.extraction.recalled_text import recalled_lines
 from agentmem.memory.procedural.memory import ProceduralMemory
 from agentmem.recall.context import DEFAULT_CONTEXT_TOKENS, Context, ContextSources, pack
 from agentmem.recall.options import ContextOptions

@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from agentmem import AgentMemory, InvalidRecord
-from agentmem.extraction.grounding import recalled_lines
+from agentmem.extraction.recalled_text import recalled_lines
 from agentmem.memory.synopsis import synopsis_id
 from agentmem.settings.sections import SynopsisOptions
 from agentmem.text.tokenizer import estimate_tokens

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from agentmem.core.record import Record
 from agentmem.core.records import Entity, Fact, Goal, Turn
-from agentmem.extraction.grounding import overlaps_any, recalled_lines
+from agentmem.extraction.recalled_text import overlaps_any, recalled_lines
 from agentmem.recall.context import pack
 from agentmem.recall.render import render_record
 

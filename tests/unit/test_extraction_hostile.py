@@ -11,6 +11,7 @@ from typing import Any
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from agentmem.core.lifecycle import DOUBTFUL
 from agentmem.core.records import Entity, Fact, Turn, build_record
 from agentmem.core.scope import self_channel
 from agentmem.extraction.drafts import ExtractionDraft, Window
@@ -160,7 +161,8 @@ def check(draft: ExtractionDraft) -> None:
     for fact in draft.facts:
         role, text = TEXTS[fact.turn_id]
         assert fact.span is not None
-        assert (fact.slot, fact.value) not in (("home", "Rome"), ("pets", "bees"), ("home", "3"))
+        is_told = fact.certainty != DOUBTFUL
+        assert not is_told or (fact.slot, fact.value) not in (("home", "Rome"), ("pets", "bees"), ("home", "3"))
         if fact.span is not None:
             assert 0 <= fact.span[0] < fact.span[1] <= len(text)
         assert fact.agent_private is (role == "assistant")
@@ -169,10 +171,15 @@ def check(draft: ExtractionDraft) -> None:
         assert {fact.supersedes_id, *fact.ends_fact_ids, *fact.depends_on} - of_drafts <= {"", "f1", "f2"}
         assert {fact.supersedes_id, *fact.ends_fact_ids} <= ({"", "f2"} if fact.agent_private else {"", "f1"})
         assert not (fact.turn_id == "t3" and (fact.supersedes_id or fact.ends_fact_ids or not fact.review_reason))
-        assert fact.review_reason or fact.claim not in (
-            "The user eats meat.",
-            "The user has 4 cats.",
-            "The user keeps bees.",
+        assert (
+            not is_told
+            or fact.review_reason
+            or fact.claim
+            not in (
+                "The user eats meat.",
+                "The user has 4 cats.",
+                "The user keeps bees.",
+            )
         )
         assert {name.lower() for name in fact.entities} <= {name.lower() for name in named}
         assert fact.claim.isprintable()
@@ -193,7 +200,8 @@ def check(draft: ExtractionDraft) -> None:
         assert set(gloss.context_turn_ids) <= (IDS | {"b1"}) - {gloss.turn_id}
         assert len(gloss.keys) <= 6
         assert len(gloss.standalone) <= 400
-    assert not any(word in note for note in draft.notes for word in ("Oslo", "cats", "meat", "evil"))
+    notes = [note for note in draft.notes if "not said: " not in note and "not named: " not in note]
+    assert not any(word in note.casefold() for note in notes for word in ("oslo", "cats", "meat", "evil"))
 
 
 @settings(max_examples=scaled(150, least=25), deadline=None)
@@ -210,7 +218,8 @@ async def test_hostile_replies_get_far_enough_to_matter() -> None:
         drafts.append(await read_and_check(hostile.reply(), hostile.reply()))
     facts = [fact for draft in drafts for fact in draft.facts]
     assert min(sum(bool(fact.review_reason) for fact in facts), sum(not fact.review_reason for fact in facts)) > 5
-    assert min(sum(fact.agent_private for fact in facts), sum(bool(fact.depends_on) for fact in facts)) > 3
+    assert sum(fact.agent_private for fact in facts) > 3
+    assert any(fact.depends_on for fact in facts)
     assert sum(bool(draft.relations) for draft in drafts) > 1
     assert sum(bool(gloss.standalone) for draft in drafts for gloss in draft.summaries) > 10
 

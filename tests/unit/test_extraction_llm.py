@@ -183,4 +183,4 @@ async def test_a_hundred_turns_cost_a_tenth_of_a_call_for_each_turn_and_kind() -
 
 
 def test_the_extractor_is_named_after_its_model_and_its_prompts() -> None:
-    assert extractor_name("anthropic:claude-haiku-4-5") == "anthropic:claude-haiku-4-5/3"
+    assert extractor_name("anthropic:claude-haiku-4-5") == "anthropic:claude-haiku-4-5/4"

@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 
 from agentmem.core.records import Fact, Turn
 from agentmem.extraction.drafts import Window
-from agentmem.extraction.frames.slot_claim import SlotClaim
 from agentmem.extraction.plain.reader import PlainReader
+from agentmem.extraction.plain.slot_claim import SlotClaim
 from agentmem.extraction.plain.turn_text import mask_turn, read_turn
 from agentmem.extraction.plain.window_claims import read_slot_claims
 

@@ -6,8 +6,7 @@ from datetime import UTC, datetime
 
 import pytest
 
-from agentmem.extraction.frames.dates import SaidDate, find_dates, parse_said_range
-from agentmem.extraction.frames.reader import FrameReader
+from agentmem.extraction.plain.dates import SaidDate, find_dates, parse_said_range
 from tests.benchmarks.date_cases import read_date_cases
 
 NOW = datetime(2026, 11, 18, 10, tzinfo=UTC)  # a Wednesday
@@ -61,22 +60,7 @@ def test_words_of_time_follow_the_verb_of_the_text_that_says_them() -> None:
     assert [start and start[0].year for start in starts] == [2025, 2026]
 
 
-def test_the_end_of_a_plan_is_no_plan_of_its_value() -> None:
-    (claim,) = FrameReader().read("I'm going to stop working at Acme in May.", NOW)
-    assert (claim.tense, claim.operation, claim.until) == ("current", "over", datetime(2027, 5, 1, tzinfo=UTC))
-
-
-def test_a_plan_of_the_past_is_no_plan_now() -> None:
-    assert FrameReader().read("I was going to move to Bari in May.", NOW) == []
-
-
-@pytest.mark.parametrize("day, needs", [("in December", ""), ("in 2019", "empty")])
-def test_a_move_within_a_year_takes_the_place_of_the_home_before(day: str, needs: str) -> None:
-    (claim,) = FrameReader().read(f"I moved to Lisbon {day}.", NOW)
-    assert claim.needs == needs
-
-
 def test_the_cases_of_dates_are_read_in_their_tense() -> None:
     readings = read_date_cases()
     assert sum(one.is_wrong_tense for one in readings) <= 0.02 * len(readings)
-    assert sum(one.is_right for one in readings) >= 0.85 * len(readings)
+    assert sum(one.is_right for one in readings) >= 0.95 * len(readings)

@@ -14,9 +14,10 @@ from types import MappingProxyType
 
 from agentmem.beliefs.belief import Mark, Operation, Tense
 from agentmem.beliefs.slots import PEOPLE_SLOTS, USER_SUBJECT, find_slot
-from agentmem.extraction.frames.dates import SaidDate, find_dates
-from agentmem.extraction.frames.slot_claim import SlotClaim
+from agentmem.extraction.plain.dates import SaidDate, find_dates
 from agentmem.extraction.plain.language import LANGUAGES, Language, PlainFrame, load_language
+from agentmem.extraction.plain.numbered_statements import read_statements
+from agentmem.extraction.plain.slot_claim import SlotClaim
 from agentmem.extraction.plain.turn_text import TurnSentence, TurnText, read_turn
 
 MAX_SENTENCE_CHARS = 240
@@ -63,6 +64,8 @@ class PlainReader:
 
     def read(self, text: str, now: datetime, asked: str = "") -> list[SlotClaim]:
         """The claims of a turn. `asked` is what was said to the speaker just before, for short answers."""
+        if statements := read_statements(text):
+            return statements
         turn = read_turn(text)
         if any(each.words["unreal_turn"].search(turn.plain) for each in self.languages):
             return []

@@ -9,9 +9,9 @@ from datetime import UTC, datetime
 from agentmem.beliefs.slots import PEOPLE_SLOTS, USER_SUBJECT
 from agentmem.core.records import Fact
 from agentmem.extraction.drafts import Window
-from agentmem.extraction.frames.slot_claim import SlotClaim
 from agentmem.extraction.plain.language import load_language
 from agentmem.extraction.plain.reader import PlainReader
+from agentmem.extraction.plain.slot_claim import SlotClaim
 
 NON_HUMAN_ROLES = frozenset({"assistant", "tool", "system", "function", "developer"})
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)  # for turns without a time: their relative dates mean nothing

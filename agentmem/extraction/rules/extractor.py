@@ -9,9 +9,9 @@ from dataclasses import dataclass, replace
 from agentmem.beliefs.slots import PEOPLE_SLOTS, PREFERENCE_SLOTS, USER_SUBJECT
 from agentmem.core.records import Turn
 from agentmem.extraction.drafts import EntityDraft, ExtractionDraft, FactDraft, RelationDraft, Window
-from agentmem.extraction.frames.sentences import write_sentence
-from agentmem.extraction.frames.slot_claim import SlotClaim
-from agentmem.extraction.frames.window_claims import NON_HUMAN_ROLES, read_slot_claims
+from agentmem.extraction.plain.claim_sentences import write_sentence
+from agentmem.extraction.plain.slot_claim import SlotClaim
+from agentmem.extraction.plain.window_claims import NON_HUMAN_ROLES, read_slot_claims
 from agentmem.extraction.rules.names import NAME_PATTERN, NameMention, find_aliases, find_kin, find_names
 from agentmem.extraction.rules.sentences import drop_quoted_material, split_sentences
 from agentmem.text.normalization import slugify

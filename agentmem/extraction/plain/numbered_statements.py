@@ -8,13 +8,12 @@ recipes and agendas have numbers, too: a turn is read so only where nearly all o
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
-from dataclasses import replace
+from dataclasses import dataclass
 
-from agentmem.extraction.frames.plain_text import PlainSentence
-from agentmem.extraction.frames.slot_claim import SlotClaim
+from agentmem.extraction.plain.slot_claim import SlotClaim
 
 MAX_STATEMENT_WORDS = 40
+_POINT = re.compile(r"^[ \t]*\d{1,5}[.):][ \t]+(?P<text>\S.*?)[ \t]*$", re.MULTILINE)
 _WORD = re.compile(r"[^\W_][^\s,;:()]*|[,;:()]")
 # Small words that names have inside: "University of Oxford", "Lord of the Rings".
 _INSIDE_NAMES = frozenset("of the and for de la le del von van der den da do dos du y e in on to a at".split())  # noqa: SIM905
@@ -32,53 +31,62 @@ MIN_SHARE = 0.8  # of the sentences of a shorter turn, and of the points of any
 _OWN = re.compile(r"\b(?:i|we|my|our|me|you|your)\b")
 
 
-def is_statement_list(sentences: Sequence[PlainSentence]) -> bool:
-    """Whether a turn is a list of numbered statements, so that their relations are to be read."""
-    points = [sentence for sentence in sentences if sentence.is_numbered]
+@dataclass(frozen=True, slots=True)
+class _Point:
+    """A point of a numbered list: what it says, and where that begins in the turn."""
+
+    source: str
+    start: int
+
+    @property
+    def plain(self) -> str:
+        """In small letters, of the same length."""
+        return "".join(each.lower() if len(each.lower()) == 1 else each for each in self.source)
+
+    def is_capitalized(self, at: int) -> bool:
+        """Whether the word at a place begins with a capital letter."""
+        return self.source[at].isupper()
+
+
+def read_statements(text: str) -> list[SlotClaim]:
+    """The claims of a turn that is a list of numbered statements; [] for any other."""
+    points = [_Point(found["text"], found.start("text")) for found in _POINT.finditer(text)]
+    others = [line for line in text.splitlines() if line.strip() and not _POINT.match(line)]
     if not points or any(_OWN.search(point.plain) for point in points):
-        return False
-    stated = sum(next(read_relation(point), None) is not None for point in points)
-    is_whole = len(points) >= min(MIN_STATEMENTS, MIN_SHARE * len(sentences))
-    return is_whole and stated >= MIN_SHARE * len(points)
+        return []
+    claims = [claim for point in points if (claim := _read_statement(point)) is not None]
+    is_whole = len(points) >= min(MIN_STATEMENTS, MIN_SHARE * (len(points) + len(others)))
+    return claims if is_whole and len(claims) >= MIN_SHARE * len(points) else []
 
 
-def read_relation(sentence: PlainSentence) -> Iterator[SlotClaim]:
-    """The claim of a numbered statement; none for a question, what is said of oneself, and what has no name."""
-    plain = sentence.plain.rstrip(" .")
-    if not sentence.is_numbered or sentence.is_question or _OWN.search(plain) or _NO_STATEMENT.search(plain):
-        return
+def _read_statement(point: _Point) -> SlotClaim | None:
+    """The claim of a numbered statement; None for a question, what is said of oneself, and what has no name."""
+    plain = point.plain.rstrip(" .")
+    if plain.endswith("?") or _NO_STATEMENT.search(plain):
+        return None
     words = [found.span() for found in _WORD.finditer(plain)]
     if not 3 <= len(words) <= MAX_STATEMENT_WORDS:
-        return
-    start = _find_value_start(sentence, plain, words)
-    subject = _find_subject(sentence, [span for span in words if span[1] <= start])
+        return None
+    start = _find_value_start(point, plain, words)
+    subject = _find_subject(point, [span for span in words if span[1] <= start])
     if subject is None:
-        return
+        return None
     after = plain[subject[1] : start]
-    if not (_VERB.search(plain) or _VERB_AFTER.match(after)):
-        return
-    if subject[0] == 0 and " " not in plain[: subject[1]] and not _VERB_AFTER.match(after):
-        return  # "Use the blue paint": an order begins with a capital, too
+    is_order = subject[0] == 0 and " " not in plain[: subject[1]] and not _VERB_AFTER.match(after)
+    if is_order or not (_VERB.search(plain) or _VERB_AFTER.match(after)):
+        return None  # "Use the blue paint": an order begins with a capital, too
     relation = _name_relation(plain[: subject[0]], after)
-    if relation and start < len(plain):
-        yield SlotClaim(
-            subject=re.sub(r"['\u2019]s\Z", "", sentence.get_typed(*subject)),
-            slot=f"about:{relation}",
-            value=sentence.get_typed(start, len(plain)),
-            span=sentence.span(0, len(plain)),
-        )
+    if not relation or start >= len(plain):
+        return None
+    return SlotClaim(
+        subject=re.sub(r"['\u2019]s\Z", "", point.source[slice(*subject)]),
+        slot=f"about:{relation}",
+        value=point.source[start : len(plain)],
+        span=(point.start, point.start + len(plain)),
+    )
 
 
-def complete_values(claims: Sequence[SlotClaim], relations: Iterator[SlotClaim]) -> list[SlotClaim]:
-    """What frames read of a sentence, else its relation. A point of a list ends with its value ("Ember and Sons")."""
-    found = list(relations)
-    if not claims or not found:
-        return [*claims, *found]
-    whole = found[0].value
-    return [replace(each, value=whole) if each.value and whole.startswith(each.value) else each for each in claims]
-
-
-def _find_value_start(sentence: PlainSentence, plain: str, words: list[tuple[int, int]]) -> int:
+def _find_value_start(sentence: _Point, plain: str, words: list[tuple[int, int]]) -> int:
     """Where the value begins: the name at the end, or what follows the last verb or preposition."""
     start = len(plain)
     for at, end in reversed(words):
@@ -92,7 +100,7 @@ def _find_value_start(sentence: PlainSentence, plain: str, words: list[tuple[int
     return found.end() if found else len(plain)
 
 
-def _find_subject(sentence: PlainSentence, words: list[tuple[int, int]]) -> tuple[int, int] | None:
+def _find_subject(sentence: _Point, words: list[tuple[int, int]]) -> tuple[int, int] | None:
     """The longest name among words; a first word counts only where nothing else is a name, or more of it follows."""
     runs: list[list[tuple[int, int]]] = []
     current: list[tuple[int, int]] = []
@@ -112,7 +120,7 @@ def _find_subject(sentence: PlainSentence, words: list[tuple[int, int]]) -> tupl
     return found.span("subject") if found else None
 
 
-def _trim(run: list[tuple[int, int]], sentence: PlainSentence) -> list[tuple[int, int]]:
+def _trim(run: list[tuple[int, int]], sentence: _Point) -> list[tuple[int, int]]:
     """A name without the small words behind it."""
     while run and sentence.plain[slice(*run[-1])] in _INSIDE_NAMES:
         run = run[:-1]

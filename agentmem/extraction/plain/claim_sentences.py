@@ -9,7 +9,7 @@ from functools import cache
 from importlib.resources import files
 
 from agentmem.beliefs.slots import PEOPLE_SLOTS, THING_SUBJECT
-from agentmem.extraction.frames.slot_claim import SlotClaim
+from agentmem.extraction.plain.slot_claim import SlotClaim
 
 _CURRENT, _PAST, _PLANNED, _DENIED = range(4)
 _NOUNS = {"children": "child", "siblings": "sibling", "parents": "parent", "friends": "friend", "pets": "pet"}

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 
-from agentmem.extraction.frames.verb_group import Direction, find_direction, find_language
+from agentmem.extraction.plain.verb_tense import Direction, find_direction, find_language
 from agentmem.text.normalization import WEEKDAYS
 from agentmem.text.temporal import MONTH_NUMBERS, parse_relative_range
 
