@@ -49,6 +49,31 @@ def settle(claim: Claim, known: Sequence[Belief], opposite: Sequence[Belief] = (
     """
     if claim.is_subject_unsure:
         return Settlement("review", cause="subject")
+    doubtful = [each for each in known if each.ground is Ground.DOUBTFUL and not each.retired]
+    sure = [each for each in known if each not in doubtful]
+    if claim.ground is Ground.DOUBTFUL:
+        return _settle_doubtful(claim, sure, doubtful)
+    settled = _settle_sure(claim, sure, opposite)
+    if settled.action in ("review", "nothing"):
+        return settled
+    confirmed = tuple(replace(each, retired="refined") for each in doubtful if is_same_value(each.value, claim.value))
+    return replace(settled, writes=(*settled.writes, *confirmed))
+
+
+def _settle_doubtful(claim: Claim, sure: Sequence[Belief], doubtful: Sequence[Belief]) -> Settlement:
+    """A doubtful claim changes nothing that is believed; it is kept beside it, once."""
+    told = [each for each in sure if each.standing(claim.said_at) in ("held", "planned", "due")]
+    if not claim.value or (claim.operation == "is" and _has_value(told, claim)):
+        return Settlement("nothing")
+    kept = _new(claim, is_planned=claim.tense == "planned", is_denied=claim.operation != "is")
+    same = [each for each in doubtful if is_same_value(each.value, claim.value)]
+    same = [each for each in same if (each.is_planned, each.is_denied) == (kept.is_planned, kept.is_denied)]
+    if same:
+        return Settlement("reinforce", (_say_again(same[-1], claim),))
+    return Settlement("keep as guess", (kept,))
+
+
+def _settle_sure(claim: Claim, known: Sequence[Belief], opposite: Sequence[Belief]) -> Settlement:
     moment = claim.said_at
     held = [each for each in known if each.standing(moment) in ("held", "guess")]
     plans = [each for each in known if each.standing(moment) in ("planned", "due")]

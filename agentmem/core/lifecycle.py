@@ -27,7 +27,9 @@ DAY = timedelta(days=1)
 DAYS_PER_WEEK = 7.0
 HALF_LIVES = {"fast": 1.0, "default": 3.0, "slow": 7.0}  # days
 BETAS = {"low": 0.3, "default": 0.6, "high": 1.0}
-INFERRED_CERTAINTIES = frozenset({"inferred", "uncertain"})  # certainties of what nobody said
+DOUBTFUL = "doubtful"  # the certainty of a claim that its words may say otherwise: kept, but never told as current
+DOUBT_TAG = "doubt:"  # before the name of what is doubtful about a claim
+INFERRED_CERTAINTIES = frozenset({"inferred", "uncertain", DOUBTFUL})  # certainties of what nobody said
 MIN_USES_TO_KEEP = 2  # uses from which the score may keep a fact for long
 FAMILIARITY_SATURATION = 101  # so many accesses, less one, make a record as familiar as it can be
 

@@ -12,6 +12,7 @@ from agentmem.beliefs.slots import find_slot
 from agentmem.core.arguments import check_arguments
 from agentmem.core.changes import Change, WriteAttempt, hash_request
 from agentmem.core.clock import to_utc
+from agentmem.core.lifecycle import DOUBT_TAG, DOUBTFUL
 from agentmem.core.plain_values import describe_value
 from agentmem.core.record import Key, MemoryType, Record, Status, TemporalContext, Tier
 from agentmem.core.records import Fact, Turn, build_record, replace_validated
@@ -479,10 +480,13 @@ def merge_sources(known: Fact, fact: Fact) -> Fact:
     entities = tuple(dict.fromkeys((*known.entity_ids, *fact.entity_ids)))
     tags = tuple(dict.fromkeys((*known.tags, *fact.tags)))
     spans = tuple(dict.fromkeys((*known.source_spans, *fact.source_spans)))
-    more = {"source_turn_ids": turns, "source_spans": spans, "entity_ids": entities, "tags": tags}
-    ground = {"depends_on": fact.depends_on, "stale_since": None}
+    more: dict[str, Any] = {"source_turn_ids": turns, "source_spans": spans, "entity_ids": entities, "tags": tags}
+    ground: dict[str, Any] = {"depends_on": fact.depends_on, "stale_since": None}
     said = [each.importance for each in (known, fact) if each.importance is not None]
     rank = {"confidence": max(known.confidence, fact.confidence), "importance": max(said, default=None)}
+    if known.certainty == DOUBTFUL and fact.certainty != DOUBTFUL:  # said again without doubt
+        more["tags"] = tuple(tag for tag in tags if not tag.startswith(DOUBT_TAG))
+        ground["certainty"] = fact.certainty
     return known.model_copy(update={**more, **ground, **rank})
 
 
