@@ -550,17 +550,24 @@ class AsyncAgentMemory:
         dry_run: bool = False,
         *,
         retry_parked: bool = False,
+        reread: bool = False,
+        since: datetime | None = None,
+        by: str = "",
         progress: ProgressCallback = no_progress,
     ) -> list[JobReport]:
         """Run the background jobs (or one of them) for this user now; a report of each.
 
         `consolidate` reads every turn that nobody has read yet, with the language model of the settings, or by rules
-        where none is set. `retry_parked` takes up what was parked. Raises InvalidRecord for an unknown job,
-        ConfigError for a model that cannot be used; a model that is away is told in the report.
+        where none is set. `retry_parked` takes up what was parked. `reread` reads again what only rules read,
+        or what the model `by` read, `since` a moment; what was read of it goes, where nobody touched it since. Raises
+        InvalidRecord for an unknown job, ConfigError for a model that cannot be used; a model that is away is told in
+        the report.
         """
+        from agentmem.jobs.reread import build_reread
         from agentmem.jobs.runner import run_job_for_user
 
-        options = JobOptions(dry_run=dry_run, retry_parked=retry_parked, progress=progress)
+        again = build_reread(reread=reread, by=by, since=since)
+        options = JobOptions(dry_run=dry_run, retry_parked=retry_parked, reread=again, progress=progress)
         return [
             await run_job_for_user(self.engine, module, self.scope, options) for module in select_jobs(job).values()
         ]

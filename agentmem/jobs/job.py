@@ -28,12 +28,13 @@ from agentmem.models.structured_llm import Budget, LLMUsage
 
 if TYPE_CHECKING:
     from agentmem.engine.engine import Engine
+    from agentmem.jobs.reread import Reread
 
 
 @dataclass(frozen=True, slots=True)
 class JobOptions:
-    """How a job is run. `dry_run` changes nothing; `retry_parked` takes up what was parked; `progress` is told what is
-    done.
+    """How a job is run. `dry_run` changes nothing; `retry_parked` takes up what was parked, `reread` what a worse
+    reader read; `progress` is told what is done.
 
     `limit` is how many conversations that need work one run takes on. `budget` is the account of a longer run that
     this one is a part of.
@@ -41,6 +42,7 @@ class JobOptions:
 
     dry_run: bool = False
     retry_parked: bool = False
+    reread: Reread | None = None
     limit: int = 10
     progress: ProgressCallback = no_progress
     budget: Budget | None = None
@@ -53,7 +55,7 @@ class JobReport:
     `counts` are records written by kind, turns read and skipped; `operation_ids` can be undone one by one. `usage` is
     what models used up, by what they were asked for; `cost` is in dollars, None where a price is not known. `failed`
     and `parked` give a reason by turn, `stop_reason` says why the run ended early, `abort_others` that others would end
-    so, too; `pending` is how much still waits.
+    so, too, `is_model_away` that a model could not be reached; `pending` is how much still waits.
     """
 
     job: str
@@ -72,7 +74,13 @@ class JobReport:
     pending: int = 0
     stop_reason: str = ""
     abort_others: bool = False
+    is_model_away: bool = False
     notes: list[str] = field(default_factory=list)
+
+    @property
+    def has_read_nothing(self) -> bool:
+        """Whether the run read nothing because a model failed."""
+        return bool(self.failed or self.is_model_away) and not self.counts.get("turns")
 
     def add_counts(self, **more: int) -> None:
         """Add to the counts; what did not happen is left out."""

@@ -13,12 +13,15 @@ from agentmem.cli.context import (
     UserPath,
     configure_logging,
     memory_options,
+    parse_datetime,
     parse_names,
 )
 from agentmem.cli.render import Progress, bold, echo_stderr, pluralize
 from agentmem.text.terminal_text import neutralize
 
 if TYPE_CHECKING:
+    from datetime import datetime
+
     from agentmem.facade.async_memory import AsyncAgentMemory
     from agentmem.jobs.job import JobReport
     from agentmem.jobs.runner import RunReport
@@ -29,6 +32,9 @@ if TYPE_CHECKING:
 @click.option(
     "--retry-parked", is_flag=True, help="Take up turns that were parked because no reply about them was usable."
 )
+@click.option("--reread", is_flag=True, help="Read again what only rules read, or with --by a model.")
+@click.option("--since", type=parse_datetime, metavar="DAY", help="With --reread: what was read on this day or later.")
+@click.option("--by", default="", metavar="MODEL", help="With --reread: what this model read.")
 @click.option("--llm", metavar="SPEC", help="The language model, such as anthropic:claude-haiku-4-5; none for rules.")
 @click.option("--max-calls", type=click.IntRange(min=0), metavar="N", help="Stop after so many calls of a model.")
 @click.option("--max-cost", type=click.FloatRange(min=0), metavar="DOLLARS", help="Stop when so much is spent.")
@@ -38,6 +44,9 @@ def consolidate_command(
     *,
     dry_run: bool,
     retry_parked: bool,
+    reread: bool,
+    since: datetime | None,
+    by: str,
     llm: str | None,
     max_calls: int | None,
     max_cost: float | None,
@@ -45,24 +54,32 @@ def consolidate_command(
     """Read every turn that was not read yet, oldest conversation first, ten conversations in a run.
 
     With a language model (setting llm) or, without one, by rules for plain English. What is doubtful becomes a
-    question, see agentmem reviews. A second run without new turns does nothing. Exit code 3 when something was parked.
+    question, see agentmem reviews. A second run without new turns does nothing. Exit code 3 when something was parked,
+    or when the model failed and read nothing. What it failed to read was read by rules: --reread takes it up again.
 
     \b
     Examples:
       agentmem consolidate
       agentmem consolidate --llm anthropic --max-cost 0.50
       agentmem consolidate --dry-run --json
+      agentmem consolidate --reread --since 2026-03-01
     """
     given: dict[str, Any] = {"llm": llm, "max_calls": max_calls, "max_cost": max_cost}
     cli = cli.with_settings(**{name: value for name, value in given.items() if value is not None})
     with Progress() as progress:
         reports = cli.run(
             lambda memory: memory.consolidate(
-                "consolidate", dry_run=dry_run, retry_parked=retry_parked, progress=progress
+                "consolidate",
+                dry_run=dry_run,
+                retry_parked=retry_parked,
+                reread=reread,
+                since=since,
+                by=by,
+                progress=progress,
             )
         )
     cli.show(reports, neutralize("\n".join(line for report in reports for line in _render_job_report(report))))
-    return EXIT_NEEDS_ATTENTION if any(report.parked for report in reports) else 0
+    return EXIT_NEEDS_ATTENTION if any(report.parked or report.has_read_nothing for report in reports) else 0
 
 
 def _render_job_report(report: JobReport) -> list[str]:
@@ -72,11 +89,12 @@ def _render_job_report(report: JobReport) -> list[str]:
         cost = "" if report.cost is None else f", ${report.cost:.4f}"
         lines.append(f"{pluralize(report.calls, 'call')}, {report.tokens:,} tokens{cost}, {report.seconds:.1f} s")
     lines += [f"parked {turn_id}: {reason}" for turn_id, reason in report.parked.items()]
-    lines += [
-        f"failed {turn_id}, to be tried again: {reason}"
-        for turn_id, reason in report.failed.items()
-        if turn_id not in report.parked
-    ]
+    others = {turn_id: reason for turn_id, reason in report.failed.items() if turn_id not in report.parked}
+    lines += [f"failed {turn_id}: {reason}" for turn_id, reason in others.items()]
+    if report.counts.get("by_rules"):
+        lines.append("run with a better model: agentmem consolidate --reread")
+    if report.parked:
+        lines.append("run: agentmem consolidate --retry-parked, with --llm none to read them by rules")
     if report.stop_reason:
         lines.append(f"stopped: {report.stop_reason}")
     if report.pending:

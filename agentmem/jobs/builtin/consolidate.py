@@ -1,7 +1,8 @@
 """The job `consolidate`: turns become knowledge; what is pending, and what newer turns made stale.
 
 What a window gives is one Change: facts, entities, relations, questions, and a gloss for each turn that marks it as
-read. A turn of which no reply can be used is tried again by later runs, and parked with its reason at the third time.
+read. A turn of which no reply can be used is read by rules only, and its gloss says so. A window that cannot be written
+is tried again by later runs, and its turns are parked with the reason at the third time.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ import numpy as np
 from agentmem.core.changes import Change, JournalEntry, WriteAttempt
 from agentmem.core.clock import Stopwatch, derive_id
 from agentmem.core.columns import MAX_TIME, Bools, Ints, RecordColumns
+from agentmem.core.lifecycle import DOUBTFUL
 from agentmem.core.records import Conversation, Fact, Review, Turn, build_record
 from agentmem.core.scope import Scope, channel_scope
 from agentmem.core.telemetry import DEBUG, INFO, WARNING, log_event
@@ -31,6 +33,7 @@ from agentmem.extraction.wall_clock import restore_moments, to_wall_window
 from agentmem.extraction.windows import is_substantive, split_into_windows
 from agentmem.jobs.due_records import read_dead_letter_seqs, record_failures
 from agentmem.jobs.job import JobOptions, JobReport
+from agentmem.jobs.reread import Reread, find_rereadable, release_turns
 from agentmem.jobs.runner import hold_lease, publish_lock
 from agentmem.memory.context import MemoryContext
 from agentmem.memory.evidence import record_confirmation
@@ -209,11 +212,14 @@ async def run(engine: Engine, scope: Scope, options: JobOptions) -> JobReport:
     if options.retry_parked:
         await engine.admin.requeue_dead_letters(NAME, scope)
     work = _ConsolidateRun(engine, scope, options, report, spending)
+    if options.reread is not None:
+        await work.release_turns(options.reread)
     try:
         await work.run_all()
     except (BudgetExceeded, ModelUnavailable) as error:
         if isinstance(error, ModelUnavailable):
             log_event(WARNING, "model_away", job=NAME, user_id=scope.user_id, error=str(error))
+            report.is_model_away = True
         report.stop_reason, report.abort_others = str(error), True
     if not options.dry_run:
         await request_stale_reviews(engine, scope, report)
@@ -260,6 +266,13 @@ class _ConsolidateRun:
         verdicts = llms.for_purpose("verdict", self.budget)
         self.classifier = None if verdicts is None else ContradictionClassifier(verdicts)
         self.extractor = extractor.EXTRACTOR if self.llm is None else extractor_name(llms.model_name("extraction"))
+
+    async def release_turns(self, reread: Reread) -> None:
+        """Let turns that a worse reader read wait again."""
+        found = await find_rereadable(self.engine, self.scope, reread, self.extractor)
+        self.report.add_counts(released=len(found))
+        if not self.options.dry_run:
+            await release_turns(self.engine, self.scope, found)
 
     async def run_all(self) -> None:
         """Conversation by conversation, until enough of them needed work or none is left."""
@@ -355,31 +368,35 @@ class _ConsolidateRun:
         )
         local = await read_local_time(leased.context)
         read = await self._extract(to_wall_window(window, local))
-        failed, draft = dict(read.failed), restore_moments(read.draft, window, local)
-        good = replace(window, turns=tuple(turn for turn in turns if turn.id not in failed))
-        if good.turns:
+        draft, failures = restore_moments(read.draft, window, local), list[tuple[Turn, str]]()
+        good = tuple(turn for turn in turns if turn.id not in read.failed)
+        rest = tuple(turn for turn in turns if turn.id in read.failed)
+        self.report.failed |= {turn.id: f"read by rules only: {read.failed[turn.id]}" for turn in rest}
+        for some, name in ((good, self.extractor), (rest, extractor.EXTRACTOR)):
             try:
-                await self._reconcile(leased, good, draft, last=last and not failed)
+                if some:
+                    at_the_end = last and not failures and some == (rest or good)
+                    await self._reconcile(leased, replace(window, turns=some), draft, name, last=at_the_end)
             except (Conflict, InvalidRecord, NotFound) as error:  # of these turns alone: the others go on
-                failed |= {turn.id: str(error) for turn in good.turns}
-        failures = [(turn, failed[turn.id]) for turn in turns if turn.id in failed]
+                failures += [(turn, str(error)) for turn in some]
+        self.report.notes += draft.notes
         await record_failures(self.engine, self.scope, self.report, failures)
-        return bool(failed)
+        return bool(failures)
 
     async def _reconcile(
-        self, leased: _LeasedConversation, window: Window, draft: ExtractionDraft, *, last: bool
+        self, leased: _LeasedConversation, window: Window, draft: ExtractionDraft, name: str, *, last: bool
     ) -> None:
-        reconciler = Reconciler(
-            leased.context, window, draft, self.extractor, by_rules=self.llm is None, classifier=self.classifier
-        )
+        by_rules = name == extractor.EXTRACTOR
+        classifier = None if by_rules else self.classifier
+        reconciler = Reconciler(leased.context, window, draft, name, by_rules=by_rules, classifier=classifier)
         operation_id = await self._write(leased, reconciler, last=last)
         if operation_id:
             self.report.operation_ids.append(operation_id)
+            count = "by_rules" if by_rules and self.llm is not None else "turns"
             self.report.add_counts(
-                turns=len(window.turns), **{kind.lower(): n for kind, n in reconciler.counts.items()}
+                **{count: len(window.turns)}, **{kind.lower(): n for kind, n in reconciler.counts.items()}
             )
             await record_confirmation(self.engine, leased.context.scope, reconciler.confirmed, operation_id)
-        self.report.notes += draft.notes
 
     async def _extract(self, window: Window) -> ExtractionResult:
         if self.llm is None:
@@ -387,7 +404,10 @@ class _ConsolidateRun:
         return await extract(window, self.llm)
 
     async def _find_known_facts(self, retriever: CandidateRetriever, turns: Sequence[Turn]) -> tuple[Fact, ...]:
-        return await (retriever.find_facts_by_source(RULES_SOURCE) if self.llm is None else retriever.find_known(turns))
+        found = await (
+            retriever.find_facts_by_source(RULES_SOURCE) if self.llm is None else retriever.find_known(turns)
+        )
+        return tuple(fact for fact in found if fact.certainty != DOUBTFUL)
 
     async def _mark_skipped(self, leased: _LeasedConversation, turns: Sequence[Turn], *, last: bool = True) -> None:
         """Mark turns that say nothing, without a call."""

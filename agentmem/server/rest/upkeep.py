@@ -25,6 +25,9 @@ class JobRun(ViewFields):
     job: str | None = Field(None, description="One job; all of them when left out.")
     dry_run: bool = False
     retry_parked: bool = Field(False, description="Take up what was parked.")
+    reread: bool = Field(False, description="Read again what only rules read.")
+    since: Moment | None = Field(None, description="With `reread`: only what was read at this moment or later.")
+    by: str = Field("", description="With `reread`: what this model read.")
 
 
 class Usage(ViewFields):
@@ -51,7 +54,15 @@ async def run_jobs(request: Request, caller: Admin, body: JobRun) -> Response:
     """
     require_whole_user(caller)
     memory = open_view(request, caller, body)
-    run = partial(memory.consolidate, body.job, body.dry_run, retry_parked=body.retry_parked)
+    run = partial(
+        memory.consolidate,
+        body.job,
+        body.dry_run,
+        retry_parked=body.retry_parked,
+        reread=body.reread,
+        since=body.since,
+        by=body.by,
+    )
     return await answer_long_work(request, lambda progress: run(progress=progress))
 
 
