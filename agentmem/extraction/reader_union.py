@@ -22,15 +22,19 @@ def merge_readings(window: Window, model: ExtractionDraft, rules: ExtractionDraf
 
     What both say stands once, in the words of the model, which may add a time or what else ends.
     """
-    missing = [fact for fact in rules.facts if not any(_says(other, fact, window) for other in model.facts)]
-    bare = {_claim_key(fact): fact for fact in model.facts if not fact.slot and fact.certainty != DOUBTFUL}
-    filled = {_claim_key(fact) for fact in missing if fact.slot} & bare.keys()  # the rule adds the slot of the claim
-    missing = [_join(fact, bare[key]) if (key := _claim_key(fact)) in filled else fact for fact in missing]
-    kept = [fact for fact in model.facts if fact.slot or _claim_key(fact) not in filled]
+    sure = {_claim_key(fact)[1] for fact in (*model.facts, *rules.facts) if fact.certainty != DOUBTFUL}
+    doubted = [fact for fact in model.facts if fact.certainty == DOUBTFUL and _claim_key(fact)[1] not in sure]
+    kept = [fact for fact in model.facts if fact.certainty != DOUBTFUL]
+    missing = []
+    for rule in rules.facts:
+        same = [at for at, fact in enumerate(kept) if _says(fact, rule, window)]
+        for at in same:
+            kept[at] = _join(rule, kept[at])
+        missing += [] if same else [rule]
     places = {turn.id: place for place, turn in enumerate(window.turns)}
     return replace(
         model,
-        facts=tuple(sorted((*missing, *kept), key=lambda fact: places.get(fact.turn_id, -1))),
+        facts=tuple(sorted((*missing, *kept, *doubted), key=lambda fact: places.get(fact.turn_id, -1))),
         entities=_take_first((*model.entities, *rules.entities), lambda one: (one.turn_id, slugify(one.name))),
         relations=_take_first(
             (*model.relations, *rules.relations),
@@ -80,12 +84,12 @@ def describe_emptiness(reply: ExtractionReply, draft: ExtractionDraft, rules: Ex
 
 
 def _says(model: FactDraft, rule: FactDraft, window: Window) -> bool:
-    """Whether a model's fact says what a rule read, at least as exactly and without doubt."""
-    if (model.turn_id, model.slot) != (rule.turn_id, rule.slot) or model.certainty == DOUBTFUL:
+    """Whether a model's fact says what a rule read, at least as exactly."""
+    if model.turn_id != rule.turn_id or model.agent_private:
         return False
-    if not rule.slot:
-        return normalize_claim(model.claim) == normalize_claim(rule.claim)
-    if (model.subject.casefold(), model.operation) != (rule.subject.casefold(), rule.operation):
+    if not (model.slot and rule.slot):
+        return not model.slot and _claim_key(model) == _claim_key(rule)
+    if (model.slot, model.subject.casefold(), model.operation) != (rule.slot, rule.subject.casefold(), rule.operation):
         return False
     if (model.temporal_context or "current") != (rule.temporal_context or "current"):
         return False
@@ -98,15 +102,25 @@ def _claim_key(fact: FactDraft) -> tuple[str, str]:
 
 
 def _join(rule: FactDraft, model: FactDraft) -> FactDraft:
-    """The rule's fact with the links of the same claim of the model."""
-    return replace(
-        rule,
-        claim=model.claim,
+    """The claim of the model with what a rule read beside it: the slot of an open claim, its times, a correction."""
+    joined = replace(
+        model,
+        mark=model.mark or rule.mark,
+        valid_from=model.valid_from or rule.valid_from,
+        valid_to=model.valid_to or rule.valid_to,
         entities=tuple(dict.fromkeys((*model.entities, *rule.entities))),
-        depends_on=model.depends_on,
-        supersedes_id=model.supersedes_id,
-        ends_fact_ids=model.ends_fact_ids,
-        name=model.name,
+    )
+    if model.slot or not rule.slot:
+        return joined
+    return replace(
+        joined,
+        subject=rule.subject,
+        slot=rule.slot,
+        value=rule.value,
+        operation=rule.operation,
+        temporal_context=model.temporal_context or rule.temporal_context,
+        memory_type=rule.memory_type,
+        tags=(*model.tags, *rule.tags),
     )
 
 

@@ -116,3 +116,17 @@ async def test_a_more_exact_value_of_the_model_stands_alone() -> None:
         Window(conversation_id="c", channel="_global", turns=(turn,)), RecordedLLM({"facts": [home]}).structured()
     )
     assert len({fact.value for fact in result.draft.facts if fact.slot == "home"}) == 1
+
+
+async def test_an_open_claim_gains_the_slot_that_a_rule_reads_in_it() -> None:
+    home = {"turn": "T3", "quote": "I live in Hamburg", "about": "P1", "claim": "The user lives in Hamburg."}
+    result = await extract(WINDOW, RecordedLLM({"facts": [home]}).structured())
+    (fact,) = [fact for fact in result.draft.facts if fact.turn_id == "t3"]
+    assert (fact.claim, fact.slot, fact.value) == ("The user lives in Hamburg.", "home", "Hamburg")
+
+
+async def test_what_is_said_for_sure_is_not_doubted_in_the_same_window() -> None:
+    replies = {"facts": [TRUE[3], {**TRUE[3], "turn": "T3", "quote": "I live in Hamburg", "op": "over"}, *TRUE[:1]]}
+    result = await extract(WINDOW, RecordedLLM(replies).structured())
+    claims = [fact.claim for fact in result.draft.facts]
+    assert len(claims) == len(set(claims))
