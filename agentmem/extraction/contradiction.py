@@ -6,13 +6,12 @@ import json
 from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass, field
 from datetime import datetime
-from itertools import accumulate
 from typing import Annotated, Any, Literal
 
 import numpy as np
 from pydantic import BaseModel, BeforeValidator, ConfigDict, ValidationError, WithJsonSchema
 
-from agentmem.beliefs.slots import THING_SUBJECT, USER_SUBJECT, builtin_slots
+from agentmem.beliefs.slots import OWN_NAME_SLOTS, PEOPLE_SLOTS, THING_SUBJECT, USER_SUBJECT, builtin_slots
 from agentmem.core.columns import Bools, Floats, RecordColumns
 from agentmem.core.lifecycle import DOUBTFUL
 from agentmem.core.record import Record
@@ -26,14 +25,12 @@ from agentmem.models.structured_llm import StructuredLLM
 from agentmem.stores.values import WHOLE, Where
 from agentmem.text.normalization import MONTHS
 from agentmem.text.templates import load_templates
-from agentmem.text.tokenizer import estimate_tokens, tokenize
+from agentmem.text.tokenizer import tokenize
 
 MAX_FACTS = 20
 MAX_ENTITIES = 30
 MAX_FACTS_PER_SOURCE = 500
 MAX_OPEN_FACTS = 10  # facts without a slot, like the window
-MIN_KNOWN_TOKENS = 40  # room for known facts in the prompt of a short window
-TOKENS_PER_LABEL = 4
 MAX_QUERY_CHARS = 4000  # characters of a window that are compared with facts
 PAGE_SIZE = 1000
 
@@ -52,9 +49,9 @@ class CandidateRetriever:
     context: MemoryContext
 
     async def find_known(self, turns: Sequence[Turn]) -> tuple[Fact, ...]:
-        """What a model is told of: beliefs of the user and of what is named, and open claims like these turns.
+        """What a reading may rest on: beliefs of the user and of what is named, and open claims like these turns.
 
-        Those that share words with the turns come first, then the newest, up to a third of all that the model is given;
+        The names of the user and of their people come first, then what shares words with the turns, then the newest;
         nothing that is over or doubtful.
         """
         text = " ".join(turn.search_text() for turn in turns).casefold()
@@ -67,14 +64,13 @@ class CandidateRetriever:
         words = set(tokenize(text))
         ranked = [(_count_shared_words(fact, words), fact) for fact in held if _is_named(fact.subject, text)]
         ranked.sort(key=lambda each: (-each[0], -each[1].seq, each[1].id))
-        related = [fact for shared, fact in ranked if shared]
-        others = [fact for shared, fact in ranked if not shared]
-        found = [
-            fact for fact in (*related, *similar, *others) if fact.certainty != DOUBTFUL and not _is_over(fact, now)
-        ]
-        room = MIN_KNOWN_TOKENS + estimate_tokens(text) // 2
-        sizes = accumulate(estimate_tokens(fact.claim) + TOKENS_PER_LABEL for fact in found)
-        return tuple(fact for fact, size in zip(found, sizes, strict=True) if size <= room)[:MAX_KNOWN_FACTS]
+        named = sorted(
+            (fact for _, fact in ranked if _names_somebody(fact)), key=lambda fact: fact.slot in PEOPLE_SLOTS
+        )
+        related = [fact for shared, fact in ranked if shared and not _names_somebody(fact)]
+        others = [fact for shared, fact in ranked if not (shared or _names_somebody(fact))]
+        found = [fact for fact in (*named, *related, *similar, *others) if _is_sure(fact, now)]
+        return tuple(found[:MAX_KNOWN_FACTS])
 
     async def find_facts_by_source(self, source: str) -> tuple[Fact, ...]:
         """The latest current facts of one source, at most 500."""
@@ -151,17 +147,21 @@ def _is_named(subject: str, text: str) -> bool:
     return subject in (USER_SUBJECT, THING_SUBJECT) or bool(words and words[0] in text)
 
 
-def _is_over(fact: Fact, now: datetime) -> bool:
-    return fact.valid_to is not None and fact.valid_to <= now
+def _names_somebody(fact: Fact) -> bool:
+    """Whether a fact tells a name of the user or of their people: claims are checked by these names."""
+    return fact.subject == USER_SUBJECT and (fact.slot in PEOPLE_SLOTS or fact.slot in OWN_NAME_SLOTS)
+
+
+def _is_sure(fact: Fact, now: datetime) -> bool:
+    return fact.certainty != DOUBTFUL and (fact.valid_to is None or fact.valid_to > now)
 
 
 def _count_shared_words(fact: Fact, words: Set[str]) -> int:
     """How many words of a belief, its slot and what asks for it are among these."""
-    return len(words & set(tokenize(" ".join((fact.value, fact.slot.replace("_", " "), *find_cues(fact.slot))))))
+    return len(words & set(tokenize(" ".join((fact.value, fact.slot.replace("_", " "), *_list_cues(fact.slot))))))
 
 
-def find_cues(name: str) -> tuple[str, ...]:
-    """Words that ask for a slot of the closed list."""
+def _list_cues(name: str) -> tuple[str, ...]:
     slot = builtin_slots().get(name)
     return slot.cues if slot else ()
 
@@ -193,9 +193,9 @@ class _VerdictReply(BaseModel):
 UNCLEAR, UNRELATED = ContradictionVerdict("flag_review"), ContradictionVerdict("unrelated")
 _COMMON_TERMS = frozenset(
     tokenize(
-        "user agent assistant every also still just really always never often new old good like want get go make take use "
-        "first last one two many much thing people time day week weekend month year today tomorrow yesterday current usual "
-        "have has had is are was were will monday tuesday wednesday thursday friday saturday sunday " + " ".join(MONTHS)
+        "user agent assistant every also still just really always never often new old good like want get go make take "
+        "use first last one two many much thing people time day week weekend month year today tomorrow yesterday "
+        f"current usual have has had monday tuesday wednesday thursday friday saturday sunday {' '.join(MONTHS)}"
     )
 )
 

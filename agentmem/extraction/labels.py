@@ -4,17 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from itertools import accumulate
 from typing import TypeVar
 
 from agentmem.beliefs.slots import THING_SUBJECT, USER_SUBJECT
 from agentmem.core.records import Fact, Turn
 from agentmem.extraction.drafts import Window
 from agentmem.extraction.plain.window_claims import list_known_people
+from agentmem.text.tokenizer import estimate_tokens
 
 T = TypeVar("T")
 
 MAX_CONTEXT_TURNS = 6
 MAX_KNOWN_FACTS = 90
+MIN_KNOWN_TOKENS = 120  # room for known facts in the prompt of a short window
+TOKENS_PER_LABEL = 4
 MAX_PEOPLE = 40
 _USER_WORDS = frozenset({"user", "the user", "i", "me", "speaker", "the speaker"})
 _AGENT_WORDS = frozenset({"agent", "the agent", "assistant", "the assistant", "ai"})
@@ -40,7 +44,7 @@ class LabelMap:
             _number("T", window.turns),
             _number("C", window.context_turns[-MAX_CONTEXT_TURNS:]),
             _number("P", _list_people(window)[:MAX_PEOPLE]),
-            _number("F", window.known_facts[:MAX_KNOWN_FACTS]),
+            _number("F", _select_facts(window)),
         )
 
     def find_subject(self, about: str, turn: Turn, *, agent_private: bool) -> str:
@@ -68,6 +72,14 @@ class LabelMap:
         """The known facts by label: those of slots as "P1.employer = Kestrel Labs", others as claims."""
         labels = {name.casefold(): label for label, name in self.people.items()}
         return {label: _describe(fact, labels) for label, fact in self.facts.items()}
+
+
+def _select_facts(window: Window) -> list[Fact]:
+    """The first known facts that fill at most a third of what the model is given of a window."""
+    said = sum(estimate_tokens(turn.search_text()) for turn in window.turns)
+    room = max(MIN_KNOWN_TOKENS, said // 2)
+    sizes = accumulate(estimate_tokens(fact.claim) + TOKENS_PER_LABEL for fact in window.known_facts)
+    return [fact for fact, size in zip(window.known_facts, sizes, strict=True) if size <= room][:MAX_KNOWN_FACTS]
 
 
 def _number(letter: str, items: Iterable[T]) -> dict[str, T]:

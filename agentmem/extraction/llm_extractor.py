@@ -34,8 +34,9 @@ PROMPT_VERSION = 4
 """Of the prompts: stands in the name of the extractor, so that glosses tell what made them."""
 
 _OWN_WORDS = re.compile(
-    r"\b(?:I(?:['’](?:ll|ve|m)| (?:will|shall|won['’]t|am|was|have|had|did|do|made|promise|decided?|learn(?:ed|t)?|note|noted"
-    r"|notice|noticed|found|sent|wrote|fixed|set|added|changed|ran|tried|tested|checked|forgot|remember|should have))"
+    r"\b(?:I(?:['’](?:ll|ve|m)| (?:will|shall|won['’]t|am|was|have|had|did|do|made|promise|decided?|learn(?:ed|t)?"
+    r"|noted?|notice|noticed|found|sent|wrote|fixed|set|added|changed|ran|tried|tested|checked|forgot"
+    r"|remember|should have))"
     r"|(?i:ich (?:werde|habe|hatte|bin|verspreche|merke|lerne)|(?:werde|habe) ich|je (?:vais|suis|promets)|j['’]ai"
     r"|(?:voy|he|prometo|vou|fiz|aprendi|aprendí|hice|enviaré|enviarei|haré|farei)))\b"
 )
@@ -160,7 +161,7 @@ def _load(name: str) -> Mapping[str, str]:
 
 
 def _is_readable_assistant_turn(turn: Turn) -> bool:
-    """Whether an assistant's turn may say what it promised, did or learned: it speaks of itself, not in offers alone."""
+    """Whether an assistant's turn may say what it promised, did or learned: it speaks of itself."""
     return is_assistant_turn(turn) and is_substantive(turn) and _OWN_WORDS.search(turn.content) is not None
 
 

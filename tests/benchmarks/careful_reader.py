@@ -56,8 +56,7 @@ class CarefulReader:
             if turn["role"] == "user"
             for fact in self._facts.get(" ".join(turn["text"].split()), ())
         ]
-        glosses = [{"turn": turn["label"], "standalone": "", "keys": []} for turn in data["turns"]]
-        return {"turns": glosses, "facts": facts, "entities": [], "relations": []}
+        return {"facts": facts, "entities": [], "relations": [], "turns": []}
 
     @staticmethod
     def _label(

@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 import json
+import re
 from datetime import UTC, datetime
 from typing import Any
 
 import pytest
 
+from agentmem.beliefs.slots import builtin_slots
 from agentmem.core.records import Entity, Fact, Turn
 from agentmem.errors import BudgetExceeded, InvalidModelOutput, ModelUnavailable
 from agentmem.extraction.drafts import TurnSummaryDraft, Window
 from agentmem.extraction.llm_extractor import PURPOSE, PURPOSE_AGENT, extract, extractor_name
+from agentmem.extraction.reply_schema import ExtractionReply
 from agentmem.extraction.windows import split_into_windows
 from agentmem.models.structured_llm import Budget
+from agentmem.text.templates import load_templates
 from tests.fakes.recorded_llm import RecordedLLM
 
 SAID = datetime(2026, 3, 4, 10, tzinfo=UTC)
@@ -110,7 +114,10 @@ async def test_the_assistants_turns_are_asked_about_on_their_own() -> None:
     assert llm.requests[0].system != llm.requests[1].system
 
 
-@pytest.mark.parametrize("agent_id, text", [(None, "I will send the report."), ("helper", "Sure!")])
+@pytest.mark.parametrize(
+    "agent_id, text",
+    [(None, "I will send the report."), ("helper", "Sure!"), ("helper", "Reports are due on Friday, as a rule.")],
+)
 async def test_without_an_agent_or_a_word_of_its_own_there_is_no_second_call(agent_id: str | None, text: str) -> None:
     llm = RecordedLLM(NOTHING)
     mixed = (*turns("Please send the report."), *turns(text, first=2, role="assistant"))
@@ -178,9 +185,33 @@ async def test_a_hundred_turns_cost_a_tenth_of_a_call_for_each_turn_and_kind() -
     for some in split_into_windows(spoken):
         await extract(window(turns=tuple(some), agent_id="helper"), llm.structured())
     kinds = ("entities", "facts", "relations", "glosses")
-    assert len(llm.requests) == 34
+    assert len(llm.requests) == 17
     assert len(llm.requests) <= 0.25 * len(spoken) * len(kinds)
 
 
 def test_the_extractor_is_named_after_its_model_and_its_prompts() -> None:
     assert extractor_name("anthropic:claude-haiku-4-5") == "anthropic:claude-haiku-4-5/4"
+
+
+def test_the_prompt_lists_each_slot_by_how_many_values_it_holds() -> None:
+    lines = load_templates("agentmem.extraction", "extract.md")["system"].splitlines()
+    one, many = (
+        next(line.removeprefix(start).rstrip(".").split(", ") for line in lines if line.startswith(start))
+        for start in ("Slots of one value: ", "Of many: ")
+    )
+    kinds = {name: slot.kind == "set" for name, slot in builtin_slots().items()}
+    assert dict.fromkeys(one, False) | dict.fromkeys(many, True) == kinds
+
+
+def test_the_examples_of_the_prompt_are_replies() -> None:
+    text = load_templates("agentmem.extraction", "extract.md")["system"]
+    found = [json.JSONDecoder().raw_decode(text, at.start())[0] for at in re.finditer(r'\{"facts"', text)]
+    replies = [ExtractionReply.model_validate(each) for each in found]
+    assert [len(reply.facts) for reply in replies] == [2, 0]
+    assert not any(reply.notes for reply in replies)
+
+
+async def test_a_date_is_told_once() -> None:
+    llm = RecordedLLM(NOTHING)
+    await extract(window("I row boats.", "I bake bread."), llm.structured())
+    assert ["date" in turn for turn in json.loads(llm.requests[0].content.partition("\n")[2])["turns"]] == [True, False]
