@@ -14,9 +14,8 @@ from dataclasses import dataclass
 from functools import cache
 
 from agentmem.beliefs.slots import PEOPLE_SLOTS, USER_SUBJECT
-from agentmem.core.records import Fact
 from agentmem.extraction.plain.turn_text import MASK, TurnText
-from agentmem.extraction.said_words import WORD, WordLists, find_languages, fold, is_said, list_words, load_words
+from agentmem.extraction.said_words import WORD, find_languages, fold, is_said, list_words, load_words
 
 MAX_SENTENCE_CHARS = 240
 MAX_APART = 45  # characters between a word of change and what changes
@@ -38,9 +37,10 @@ class Held:
 
 
 @dataclass(frozen=True, slots=True)
-class _Line:
-    """A sentence as a line of words, and the same without changes of small things; its languages."""
+class ChangeLine:
+    """A sentence that tells of a change: where it stands in its turn, its words, and those without small changes."""
 
+    span: tuple[int, int]
     text: str
     plain: str
     languages: tuple[str, ...]
@@ -54,29 +54,30 @@ class _Line:
         return _compile(self.languages, *names).search(self.text) is not None
 
 
-def find_doubt(belief: Held, turn: TurnText) -> tuple[int, int] | None:
-    """The sentence of a user's turn that casts doubt on a belief, as a span of characters; None for none."""
-    for span, line in list_changes(turn):
+def find_doubt(belief: Held, changes: Iterable[ChangeLine]) -> tuple[int, int] | None:
+    """Which of these sentences of a user's turn casts doubt on a belief, as a span of characters; None for none."""
+    for line in changes:
         if (change := _find_change(belief, line)) and _is_about(belief, line, change):
-            return span
+            return line.span
     return None
 
 
-def list_changes(turn: TurnText) -> Iterator[tuple[tuple[int, int], _Line]]:
-    """The sentences that tell of a change: statements of what is so, with a word of change."""
+def list_changes(turn: TurnText) -> Iterator[ChangeLine]:
+    """The sentences that tell of a change: statements of what is so, with a word of change or a negation."""
     languages = find_languages(turn.plain.replace(MASK, " "))
     names = ("end", "doubt", "parted", *(name for name in load_words().lists if name.startswith("ends_")))
     for sentence in turn.sentences:
         if sentence.is_question or sentence.is_masked or len(sentence.text) > MAX_SENTENCE_CHARS:
             continue
         text = _ELISION.sub(r"\1' ", f" {' '.join(WORD.findall(fold(sentence.text)))} ")
-        line = _Line(text, _compile(languages, "small").sub("-", text), languages)
+        span = (sentence.start, sentence.start + len(sentence.text))
+        line = ChangeLine(span, text, _compile(languages, "small").sub("-", text), languages)
         is_unsaid = line.has("still") or _compile(languages, "suppose", "plan", "unreal").search(line.plain)
         if not is_unsaid and (line.find(*names) or line.has("negation")):
-            yield (sentence.start, sentence.start + len(sentence.text)), line
+            yield line
 
 
-def _find_change(belief: Held, line: _Line) -> re.Match[str] | None:
+def _find_change(belief: Held, line: ChangeLine) -> re.Match[str] | None:
     """The words by which a sentence says that a belief changed."""
     groups = _list_groups(belief.slot)
     if at_once := line.find(*(f"ends_{name.removeprefix(_GROUP)}" for name in groups)):
@@ -103,7 +104,7 @@ def _overlap(one: re.Match[str], other: re.Match[str]) -> bool:
     return one.start() < other.end() and other.start() < one.end()
 
 
-def _find_value(belief: Held, line: _Line) -> re.Match[str] | None:
+def _find_value(belief: Held, line: ChangeLine) -> re.Match[str] | None:
     """A word of the value, or a translation of one; its possessive is another thing."""
     words = load_words()
     empty = words["function"] | words["negation"] | words["light"] | words["plain"]
@@ -121,13 +122,13 @@ def _is_form(wanted: str, word: str) -> bool:
     return word == wanted or is_longer or (is_said(wanted, frozenset((word,))) and wanted[:3] != word[:3])
 
 
-def _find_denial(word: str, line: _Line) -> re.Match[str] | None:
+def _find_denial(word: str, line: ChangeLine) -> re.Match[str] | None:
     """A negation just before the value: "in Lund, not Malmo"."""
     negations = "|".join(map(re.escape, load_words(line.languages)["negation"]))
     return re.search(rf"(?<= )(?:{negations}) (?={re.escape(word)} )", line.text) if negations else None
 
 
-def _find_kind(belief: Held, line: _Line, groups: list[str]) -> re.Match[str] | None:
+def _find_kind(belief: Held, line: ChangeLine, groups: list[str]) -> re.Match[str] | None:
     """A word for what the slot is about; for a person what they are to the user, as in "my dog"."""
     if kin := load_words(line.languages).kin.get(belief.slot):
         own = "|".join(load_words(line.languages)["own"])
@@ -135,7 +136,7 @@ def _find_kind(belief: Held, line: _Line, groups: list[str]) -> re.Match[str] | 
     return line.find(*groups)
 
 
-def _is_about(belief: Held, line: _Line, change: re.Match[str]) -> bool:
+def _is_about(belief: Held, line: ChangeLine, change: re.Match[str]) -> bool:
     """Whether the speaker speaks of themselves, or of the subject of the belief."""
     if belief.subject != USER_SUBJECT:
         names = {fold(each) for name in (belief.subject, *belief.names) for each in (name, name.split()[0])}
@@ -161,13 +162,9 @@ def _is_about(belief: Held, line: _Line, change: re.Match[str]) -> bool:
 
 @cache
 def _compile(languages: tuple[str, ...], *names: str) -> re.Pattern[str]:
-    """What finds a phrase of these lists in a line."""
+    """What finds a phrase of these lists in a line; a word that is `weak` says too little alone."""
     words = load_words(languages)
-    return _compile_phrases(words, *names)
-
-
-def _compile_phrases(words: WordLists, *names: str) -> re.Pattern[str]:
-    phrases = sorted({phrase for name in names for phrase in words[name]}, key=len, reverse=True)
+    phrases = sorted({phrase for name in names for phrase in words[name]} - words["weak"], key=len, reverse=True)
     texts = [re.escape(each).replace("_", r"\S+").replace(r"\*", r"\S*") for each in phrases]
     return re.compile(rf"(?<= )(?:{'|'.join(texts)})(?= )") if texts else _NOTHING
 
@@ -182,13 +179,3 @@ def _compile_others(languages: tuple[str, ...], slot: str) -> re.Pattern[str]:
     joined = "|".join(words["and"])
     people, whose = ("|".join(map(re.escape, sorted(each))) for each in (kin, owners))
     return re.compile(rf"(?<= )(?:{whose}) (?:\S+ )?(?:{people})(?:'s)?(?= )(?P<and> (?:{joined})(?= ))?")
-
-
-def name_people(facts: Iterable[Fact]) -> dict[str, tuple[str, ...]]:
-    """What people and animals are to the user, by name: "sister" for Nora."""
-    named: dict[str, tuple[str, ...]] = {}
-    for fact in facts:
-        if fact.slot in PEOPLE_SLOTS and fact.subject == USER_SUBJECT:
-            name, _, kind = fact.value.partition(" (")
-            named[name.casefold()] = (kind.removesuffix(")"),) if kind else ()
-    return named

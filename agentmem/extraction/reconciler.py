@@ -12,6 +12,7 @@ from datetime import datetime
 from types import MappingProxyType
 from typing import Any
 
+from agentmem.beliefs.slots import USER_SUBJECT
 from agentmem.core.changes import Change, WriteAttempt
 from agentmem.core.edges import build_mention, build_relation
 from agentmem.core.lifecycle import DOUBTFUL
@@ -20,24 +21,23 @@ from agentmem.core.records import Edge, Entity, Fact, Gloss, Review, Turn, build
 from agentmem.core.scope import self_channel
 from agentmem.errors import InvalidRecord
 from agentmem.extraction.contradiction import CandidateRetriever, ContradictionClassifier, ContradictionVerdict
-from agentmem.extraction.doubt import Held, find_doubt, list_changes, name_people
+from agentmem.extraction.doubt import list_changes
+from agentmem.extraction.doubted_beliefs import ChangingTurn, mark_doubted
 from agentmem.extraction.drafts import EntityDraft, ExtractionDraft, FactDraft, TurnSummaryDraft, Window
 from agentmem.extraction.entity_resolution import PERSON, EntityResolver, list_draft_texts
 from agentmem.extraction.plain.turn_text import read_turn
 from agentmem.memory.context import MemoryContext
 from agentmem.memory.episodic import IMPORTED_MARK
-from agentmem.memory.semantic.belief_lines import find_named_slot
 from agentmem.memory.semantic.beliefs import (
     ClaimWords,
     find_open_event,
     name_event,
     read_beliefs,
     settle_fact,
-    to_belief,
 )
 from agentmem.memory.semantic.end_relations import find_ended_relations
 from agentmem.memory.semantic.equal_claims import is_duplicate
-from agentmem.memory.semantic.facts import merge_sources
+from agentmem.memory.semantic.facts import find_global_copies, merge_sources
 from agentmem.memory.semantic.memory import SemanticMemory
 from agentmem.stores.values import Where
 from agentmem.text.normalization import hash_claim, normalize_claim
@@ -421,34 +421,32 @@ class _ChangeBuilder:
         return self_channel(agent) if draft.agent_private and agent is not None else self.window.channel
 
     async def add_doubts(self) -> None:
-        """Note of held beliefs that a turn of the user casts doubt on them, where the window did not settle the slot.
-
-        What was said at that time or later is not in doubt, nor what was said for a change that was planned then.
-        """
-        read = [(turn, read_turn(turn.content)) for turn in self.turns.values() if turn.role == "user"]
-        changing = [(turn, text) for turn, text in read if any(list_changes(text))]
+        """Note of held beliefs that a turn of the user casts doubt on them; where none tells of a change, read none."""
+        own = [turn for turn in self.turns.values() if turn.role == "user"]
+        changing = [
+            ChangingTurn(turn.id, said_at, changes)
+            for turn in own
+            if (said_at := self._stated_at(turn.id)) and (changes := [*list_changes(read_turn(turn.content))])
+        ]
         if not changing:
             return
-        pending = [record for record in self.upserts.values() if isinstance(record, Fact) and record.slot]
-        settled = {(fact.subject, fact.slot) for fact in pending}
+        pending = [record for record in self.upserts.values() if isinstance(record, Fact)]
         known = await read_beliefs(self.context, self.window.channel, pending)
-        people = name_people(known)
-        planned = {(each.subject, each.slot): to_belief(each).first_said_at for each in known if _is_planned(each)}
-        for fact in known:
-            slot, belief = find_named_slot(fact.slot, self.window.slots), to_belief(fact)
-            places = {(fact.subject, name) for name in (slot.name, *slot.rests_on)}
-            if fact.in_doubt_since or slot.is_instruction or slot.kind in ("fixed", "event") or places & settled:
-                continue
-            is_for_plan = any(planned[place] < belief.said_at for place in places & planned.keys())
-            held = Held(fact.subject, fact.slot, fact.value, people.get(fact.subject.casefold(), ()))
-            for turn, text in changing:
-                said_at = self._stated_at(turn.id)
-                if said_at is None or belief.said_at >= said_at or belief.standing(said_at) != "held" or is_for_plan:
-                    continue
-                if (span := find_doubt(held, text)) is not None:
-                    doubt = {"doubted_at": said_at, "doubt_spans": ((turn.id, *span),)}
-                    self._upsert(fact.model_copy(update=doubt), fact.seq)
-                    break
+        for fact in mark_doubted(known, changing, self._date_claims(), self.window.slots):
+            doubt = {"doubted_at": fact.doubted_at, "doubt_spans": fact.doubt_spans}
+            for each in (fact, *await find_global_copies(self.context, [fact])):
+                self._upsert(each.model_copy(update=doubt), each.seq)
+
+    def _date_claims(self) -> dict[tuple[str, str], datetime]:
+        """When this window last claimed something of a slot, by subject and slot."""
+        claims = [draft for draft in self.draft.facts if draft.slot and draft.certainty != DOUBTFUL]
+        dated = [(self._stated_at(each.turn_id), each) for each in claims if each.turn_id in self.turns]
+        found: dict[tuple[str, str], datetime] = {}
+        for moment, draft in dated:
+            place = (draft.subject or USER_SUBJECT, draft.slot)
+            if moment is not None:
+                found[place] = max(moment, found.get(place, moment))
+        return found
 
     # -- relations and glosses
 
@@ -565,10 +563,6 @@ def _may_contradict(draft: FactDraft, known: Fact, entity_ids: set[str]) -> bool
     is_same_subject = not known.subject or known.subject.casefold() == draft.subject.casefold()
     words = set(tokenize(draft.claim)) & set(tokenize(known.claim)) - _OWNER_TERMS
     return not known.slot and is_same_subject and bool(words or entity_ids & set(known.entity_ids))
-
-
-def _is_planned(fact: Fact) -> bool:
-    return fact.temporal_context == "future"
 
 
 def _source(turn: Turn) -> str:

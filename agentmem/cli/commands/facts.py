@@ -58,8 +58,8 @@ def beliefs_command(
 ) -> None:
     """Show what is believed of SUBJECT (user or a name), or of everybody, slot by slot.
 
-    Each line tells what holds; brackets tell what is planned, in doubt, what was, and what is not known any more. With --json one
-    JSON document per line, each value with its fact, its times and its sources.
+    Each line tells what holds; brackets tell what is in doubt, what is planned, what was, and what is not known any
+    more. With --json one JSON document per line, each value with its fact, its times and its sources.
 
     \b
     Examples:

@@ -67,7 +67,7 @@ async def run(engine: Engine, scope: Scope, options: JobOptions, report: JobRepo
 async def may_flow(engine: Engine, scope: Scope, fact: Fact) -> bool:
     """Whether a project's fact may be made known in every channel by itself; by hand any may."""
     slot = find_slot(fact.slot, engine.settings.slots) if fact.slot else None
-    if fact.certainty == DOUBTFUL or (slot is not None and slot.is_private):
+    if fact.certainty == DOUBTFUL or fact.in_doubt_since or (slot is not None and slot.is_private):
         return False
     turns = await engine.log.read_records("Turn", fact.source_turn_ids, scope) if fact.source_turn_ids else []
     if any(_CONFIDENCE.search(turn.search_text()) for turn in turns):

@@ -22,7 +22,8 @@ _FIRST_PERSON = re.compile(
     r"|\b(?:vivo|trabajo|moro|trabalho)\b"
 )
 STANDING_HELP = (
-    "current, outdated since, planned for, not known any more, uncertain, ends, withdrawn, or a goal's status."
+    "current, outdated since, planned for, not known any more, in doubt since, uncertain, ends, withdrawn, or a goal's "
+    "status."
 )
 _MARKS = {"outdated": "outdated since", "planned": "planned for", "unknown": "not known any more since"}
 _OTHERS = {"doubtful": "in doubt since", "ends": "ends", "uncertain": "uncertain since"}

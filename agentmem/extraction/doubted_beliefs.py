@@ -1,0 +1,63 @@
+"""Which held beliefs the turns of a window cast doubt on."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+
+from agentmem.beliefs.slots import PEOPLE_SLOTS, USER_SUBJECT, Slot
+from agentmem.core.records import Fact
+from agentmem.extraction.doubt import ChangeLine, Held, find_doubt
+from agentmem.memory.semantic.belief_lines import find_named_slot
+from agentmem.memory.semantic.beliefs import to_belief
+
+Place = tuple[str, str]
+"""A subject and a slot."""
+
+
+@dataclass(frozen=True, slots=True)
+class ChangingTurn:
+    """A turn of the user with the sentences that tell of a change."""
+
+    id: str
+    said_at: datetime
+    changes: Sequence[ChangeLine]
+
+
+def mark_doubted(
+    known: Sequence[Fact], turns: Sequence[ChangingTurn], settled: Mapping[Place, datetime], slots: Mapping[str, Slot]
+) -> Iterator[Fact]:
+    """The held beliefs that come into doubt, each with the first turn that casts it.
+
+    `settled` says when the window made a claim about a slot. That claim explains the turns up to then. What was said
+    at the time of a turn or later is not in doubt, nor what was said when the change was planned already.
+    """
+    people = _name_people(known)
+    plans = {
+        (fact.subject, fact.slot): to_belief(fact).first_said_at for fact in known if fact.temporal_context == "future"
+    }
+    for fact in known:
+        slot, belief = find_named_slot(fact.slot, slots), to_belief(fact)
+        places = {(fact.subject, name) for name in (slot.name, *slot.rests_on)}
+        is_for_plan = any(plans[place] < belief.said_at for place in places & plans.keys())
+        if fact.in_doubt_since or slot.is_instruction or slot.kind in ("fixed", "event") or is_for_plan:
+            continue
+        explained = max((settled[place] for place in places & settled.keys()), default=belief.said_at)
+        held = Held(fact.subject, fact.slot, fact.value, people.get(fact.subject.casefold(), ()))
+        for turn in turns:
+            if max(explained, belief.said_at) >= turn.said_at or belief.standing(turn.said_at) != "held":
+                continue
+            if (span := find_doubt(held, turn.changes)) is not None:
+                yield fact.model_copy(update={"doubted_at": turn.said_at, "doubt_spans": ((turn.id, *span),)})
+                break
+
+
+def _name_people(facts: Iterable[Fact]) -> dict[str, tuple[str, ...]]:
+    """What people and animals are to the user, by name: "sister" for Nora."""
+    named: dict[str, tuple[str, ...]] = {}
+    for fact in facts:
+        if fact.slot in PEOPLE_SLOTS and fact.subject == USER_SUBJECT:
+            name, _, kind = fact.value.partition(" (")
+            named[name.casefold()] = (kind.removesuffix(")"),) if kind else ()
+    return named
