@@ -22,6 +22,7 @@ USER_SUBJECT = "user"
 THING_SUBJECT = "-"  # of what belongs to nobody: a server, a release
 # Slots whose values are people and animals, and slots (before a colon) that tell what somebody prefers.
 PEOPLE_SLOTS = frozenset({"partner", "children", "parents", "siblings", "friends", "boss", "landlord", "pets"})
+OWN_NAME_SLOTS = ("name", "call_me")
 PREFERENCE_SLOTS = frozenset({"likes", "dislikes", "seat", "favourite"})
 
 # What stands after the colon is free: a noun phrase, a product, an event, a place, a category, an activity, a purpose.

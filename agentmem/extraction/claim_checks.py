@@ -33,6 +33,7 @@ from agentmem.text.normalization import MONTHS, claimed_numbers
 NAME_SLOTS = PEOPLE_SLOTS | {"name", "call_me"}
 MAX_AGE = 130
 MAX_NAME_WORDS = 5
+MAX_LIST_CHARS = 60  # between the end of what rules read and a value of the same list
 
 # The slot whose cues the words of a built-in relation need; the others are said in too many ways.
 _RELATION_SLOTS = {"WORKS_FOR": "employer", "LOCATED_IN": "home"}
@@ -133,14 +134,25 @@ class ClaimChecks:
         agreed = [each for each in equal if each.operation == draft.operation or (is_past and each.operation != "is")]
         if draft.operation != "is":
             return bool(equal) and not agreed
-        return bool(same) and not agreed
+        is_set = find_slot(draft.slot, self.window.slots).kind == "set"
+        return bool(same) and not agreed and not (is_set and any(_goes_on(view, each) for each in same))
 
     def _has_same_value(self, reading: SlotClaim, draft: FactDraft) -> bool:
         slot = find_slot(draft.slot, self.window.slots)
+        if slot.none_value and is_same_value(reading.value, slot.none_value) == is_same_value(
+            draft.value, slot.none_value
+        ):
+            return True  # "smokes" and "five a day"
         one, other = (_IN_BRACKETS.sub("", value).strip() for value in (reading.value, draft.value))
         is_more_exact = is_refinement(slot, one, other) or is_refinement(slot, other, one)
         shared = set(list_content_words(one)) & set(list_content_words(other))
         return is_same_value(one, other) or is_more_exact or bool(shared) or not reading.value
+
+
+def _goes_on(view: ClaimView, reading: SlotClaim) -> bool:
+    """Whether a value stands in the same list as what was read: "I speak Polish, Czech and a little Slovak"."""
+    between = view.text[reading.span[1] : view.focus[0]]
+    return 0 < len(between) <= MAX_LIST_CHARS and not view.has_cue(between, "first", "third") and "." not in between
 
 
 def check_quote(view: ClaimView) -> str:

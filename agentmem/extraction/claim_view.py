@@ -8,11 +8,12 @@ from dataclasses import dataclass, field
 from datetime import date, timedelta
 from functools import cached_property
 
-from agentmem.beliefs.slots import PEOPLE_SLOTS, USER_SUBJECT
+from agentmem.beliefs.slots import OWN_NAME_SLOTS, PEOPLE_SLOTS, USER_SUBJECT
 from agentmem.core.records import Turn
 from agentmem.extraction.drafts import FactDraft, Window
 from agentmem.extraction.grounding import MAX_TURN_CHARS
 from agentmem.extraction.said_words import (
+    LANGUAGES,
     WORD,
     WordLists,
     find_languages,
@@ -38,7 +39,6 @@ _CLAUSE = re.compile(
     r"[.;!?\n:,()—–…](?=\s|$)|\b(?:but|and|aber|und|pero|mais|mas|because|so|while|although|weil|porque|parce)\b",
     re.IGNORECASE,
 )
-OWN_NAME_SLOTS = ("name", "call_me")
 _WRITTEN_DATE = re.compile(rf"\b(?:{'|'.join(name[:3] for name in MONTHS)})|\d{{4}}|\d[./]\d", re.IGNORECASE)
 _LAST_QUESTION = re.compile(r"[^.!?\n]*\?\s*\Z")
 _SENTENCE = re.compile(r"(?:(?<!\d)\.|[;!?\n…。！？])(?=\s|$|[^\x00-\x7f])")
@@ -129,7 +129,8 @@ class ClaimView:
     @cached_property
     def words(self) -> WordLists:
         """The cues of the languages of the turn."""
-        return load_words(find_languages(f"{self.text} {self.asked}"))
+        found = find_languages(self.text)
+        return load_words(find_languages(self.asked) if found == LANGUAGES else found)
 
     def has_cue(self, text: str, *names: str) -> bool:
         """Whether a stretch of the turn holds a cue of one of the lists, in its own language."""

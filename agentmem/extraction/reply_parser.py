@@ -11,14 +11,13 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime
 
 from agentmem.beliefs.belief import Tense
-from agentmem.beliefs.slots import PEOPLE_SLOTS, PREFERENCE_SLOTS, USER_SUBJECT, NamedSlot, find_slot
+from agentmem.beliefs.slots import OWN_NAME_SLOTS, PEOPLE_SLOTS, PREFERENCE_SLOTS, USER_SUBJECT, NamedSlot, find_slot
 from agentmem.beliefs.values import has_digit
 from agentmem.core.lifecycle import DOUBT_TAG, DOUBTFUL
 from agentmem.core.records import RELATION_KINDS, Fact, Turn
 from agentmem.core.scope import is_self_channel
 from agentmem.errors import InvalidRecord
 from agentmem.extraction.claim_checks import ClaimChecks
-from agentmem.extraction.claim_view import OWN_NAME_SLOTS
 from agentmem.extraction.drafts import EntityDraft, ExtractionDraft, FactDraft, RelationDraft, TurnSummaryDraft, Window
 from agentmem.extraction.grounding import GroundingContext, echo_reason, order_reason, role_reason, turn_time
 from agentmem.extraction.labels import LabelMap

@@ -34,6 +34,7 @@ _FOREIGN = (
     re.compile(
         rf"^[ \t]*(?:>|\$ |[{{\[<]|(?:{_LOG_LEVELS})\b|(?:{_HEADERS})\s*:|\d{{4}}-\d\d-\d\d[ T]\d\d:).*$", re.MULTILINE
     ),
+    re.compile(r"^[ \t]*(?:From|Subject|Betreff|Von|Asunto|Objet|Assunto)\s*:.*", re.MULTILINE | re.DOTALL),
     # three words or more between quotation marks
     re.compile(r"[\"“„«](?:[^\"“”„«»\s]+\s+){2,}[^\"“”„«»]*[\"”“»]"),
 )

@@ -24,6 +24,10 @@ _PASTED_LINE = re.compile(
     r"|(?:from|to|subject|von|an|betreff|de|para|asunto|objet|assunto): )|.*\d{4}-\d\d-\d\d[T ]\d\d:)",
     re.IGNORECASE,
 )
+_MAIL = re.compile(  # a header and all behind it
+    r"^[ \t]*(?:from|sent|subject|betreff|von|gesendet|asunto|enviado|objet|assunto):[ \t]\S",
+    re.IGNORECASE | re.MULTILINE,
+)
 _KEY_LINE = re.compile(r"\s*(?:[-*] )?[*_]*[\w][\w /()-]{0,30}[*_]*\s*[:=]\s*\S")
 _SPEAKER = re.compile(r"\s*[*_]*(?-i:[A-Z])[\w.]*(?: [\w.]+){0,2}[*_]*: *\S")
 _OWN_LABEL = re.compile(
@@ -107,6 +111,8 @@ def mask_turn(source: str) -> str:
     plain = _QUOTED.sub(lambda found: _mask(found[0]), source.translate(_CURLY))
     if handed := _HANDED_OVER.search(plain):
         plain = plain[: handed.start()] + _mask(plain[handed.start() :])
+    if mail := _MAIL.search(plain):
+        plain = plain[: mail.start()] + _mask(plain[mail.start() :])
     lines = plain.splitlines(keepends=True)
     pasted = [_PASTED_LINE.match(line) is not None for line in lines]
     keys = [_KEY_LINE.match(line) is not None for line in lines]

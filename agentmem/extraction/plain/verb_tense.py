@@ -25,7 +25,8 @@ _FUTURE_VERBS = {
         r"\b(?:will|shall|(?<!was )(?<!were )(?:going|about|planning|hoping) (?:to|on)|plans? (?:to|on)"
         r"|(?:i|we|he|she|they|you) may|(?:wants?|hopes?|intends?) to"
         r"|(?:have|has|need|needs) to|might|(?<!have )(?<!has )decided to|off to"
-        r"|(?:am|is|are|'m|'re) (?:\w+ )?\w+ing|(?:is|are|am|'m|'re) (?:\w+ )?(?:scheduled|booked|planned|due|supposed|set))\b"
+        r"|(?:am|is|are|'m|'re) (?:\w+ )?\w+ing"
+        r"|(?:is|are|am|'m|'re) (?:\w+ )?(?:scheduled|booked|planned|due|supposed|set))\b"
     ),
     "german": r"\b(?:werden?|wird|wirst|will|wollen|plane|planen|m\u00f6chten?|habe vor|haben vor)\b",
     "spanish": r"\b(?:(?:voy|vamos|va|van) a|pienso|pensamos|quiero|\w{2,}r(?:\u00e9|\u00e1n?|\u00e1s|emos))(?!\w)",

@@ -8,7 +8,7 @@ from datetime import datetime
 from typing import Any
 
 from agentmem.beliefs.belief import Belief, Claim, Ground, Mark, Operation, Tense
-from agentmem.beliefs.slots import THING_SUBJECT, USER_SUBJECT, NamedSlot, find_slot
+from agentmem.beliefs.slots import OWN_NAME_SLOTS, THING_SUBJECT, USER_SUBJECT, NamedSlot, find_slot
 from agentmem.beliefs.table import Settlement, settle
 from agentmem.beliefs.values import is_same_value, normalize_value
 from agentmem.core.lifecycle import DOUBT_TAG, DOUBTFUL, is_inferred
@@ -24,7 +24,6 @@ MAX_VALUE_CHARS = 500
 NOT_STORED_YET = 1 << 62  # behind every journal position
 MAX_BELIEFS_PER_SLOT = 10_000  # values of one slot of one subject that are looked at
 REPORTING_SOURCES = frozenset({"import", "tool", "agent"})
-OWN_NAME_SLOTS = ("name", "call_me")
 
 
 @dataclass(frozen=True, slots=True)
