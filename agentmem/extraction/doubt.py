@@ -37,7 +37,7 @@ class Held:
 
 
 @dataclass(frozen=True, slots=True)
-class ChangeLine:
+class ChangeSentence:
     """A sentence that tells of a change: where it stands in its turn, its words, and those without small changes."""
 
     span: tuple[int, int]
@@ -54,7 +54,7 @@ class ChangeLine:
         return _compile(self.languages, *names).search(self.text) is not None
 
 
-def find_doubt(belief: Held, changes: Iterable[ChangeLine]) -> tuple[int, int] | None:
+def find_doubt(belief: Held, changes: Iterable[ChangeSentence]) -> tuple[int, int] | None:
     """Which of these sentences of a user's turn casts doubt on a belief, as a span of characters; None for none."""
     for line in changes:
         if (change := _find_change(belief, line)) and _is_about(belief, line, change):
@@ -62,7 +62,7 @@ def find_doubt(belief: Held, changes: Iterable[ChangeLine]) -> tuple[int, int] |
     return None
 
 
-def list_changes(turn: TurnText) -> Iterator[ChangeLine]:
+def list_changes(turn: TurnText) -> Iterator[ChangeSentence]:
     """The sentences that tell of a change: statements of what is so, with a word of change or a negation."""
     languages = find_languages(turn.plain.replace(MASK, " "))
     names = ("end", "doubt", "parted", *(name for name in load_words().lists if name.startswith("ends_")))
@@ -71,13 +71,13 @@ def list_changes(turn: TurnText) -> Iterator[ChangeLine]:
             continue
         text = _ELISION.sub(r"\1' ", f" {' '.join(WORD.findall(fold(sentence.text)))} ")
         span = (sentence.start, sentence.start + len(sentence.text))
-        line = ChangeLine(span, text, _compile(languages, "small").sub("-", text), languages)
+        line = ChangeSentence(span, text, _compile(languages, "small").sub("-", text), languages)
         is_unsaid = line.has("still") or _compile(languages, "suppose", "plan", "unreal").search(line.plain)
         if not is_unsaid and (line.find(*names) or line.has("negation")):
             yield line
 
 
-def _find_change(belief: Held, line: ChangeLine) -> re.Match[str] | None:
+def _find_change(belief: Held, line: ChangeSentence) -> re.Match[str] | None:
     """The words by which a sentence says that a belief changed."""
     groups = _list_groups(belief.slot)
     if at_once := line.find(*(f"ends_{name.removeprefix(_GROUP)}" for name in groups)):
@@ -104,7 +104,7 @@ def _overlap(one: re.Match[str], other: re.Match[str]) -> bool:
     return one.start() < other.end() and other.start() < one.end()
 
 
-def _find_value(belief: Held, line: ChangeLine) -> re.Match[str] | None:
+def _find_value(belief: Held, line: ChangeSentence) -> re.Match[str] | None:
     """A word of the value, or a translation of one; its possessive is another thing."""
     words = load_words()
     empty = words["function"] | words["negation"] | words["light"] | words["plain"]
@@ -122,13 +122,13 @@ def _is_form(wanted: str, word: str) -> bool:
     return word == wanted or is_longer or (is_said(wanted, frozenset((word,))) and wanted[:3] != word[:3])
 
 
-def _find_denial(word: str, line: ChangeLine) -> re.Match[str] | None:
+def _find_denial(word: str, line: ChangeSentence) -> re.Match[str] | None:
     """A negation just before the value: "in Lund, not Malmo"."""
     negations = "|".join(map(re.escape, load_words(line.languages)["negation"]))
     return re.search(rf"(?<= )(?:{negations}) (?={re.escape(word)} )", line.text) if negations else None
 
 
-def _find_kind(belief: Held, line: ChangeLine, groups: list[str]) -> re.Match[str] | None:
+def _find_kind(belief: Held, line: ChangeSentence, groups: list[str]) -> re.Match[str] | None:
     """A word for what the slot is about; for a person what they are to the user, as in "my dog"."""
     if kin := load_words(line.languages).kin.get(belief.slot):
         own = "|".join(load_words(line.languages)["own"])
@@ -136,7 +136,7 @@ def _find_kind(belief: Held, line: ChangeLine, groups: list[str]) -> re.Match[st
     return line.find(*groups)
 
 
-def _is_about(belief: Held, line: ChangeLine, change: re.Match[str]) -> bool:
+def _is_about(belief: Held, line: ChangeSentence, change: re.Match[str]) -> bool:
     """Whether the speaker speaks of themselves, or of the subject of the belief."""
     if belief.subject != USER_SUBJECT:
         names = {fold(each) for name in (belief.subject, *belief.names) for each in (name, name.split()[0])}

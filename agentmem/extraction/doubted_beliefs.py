@@ -8,7 +8,7 @@ from datetime import datetime
 
 from agentmem.beliefs.slots import PEOPLE_SLOTS, USER_SUBJECT, Slot
 from agentmem.core.records import Fact
-from agentmem.extraction.doubt import ChangeLine, Held, find_doubt
+from agentmem.extraction.doubt import ChangeSentence, Held, find_doubt
 from agentmem.memory.semantic.belief_lines import find_named_slot
 from agentmem.memory.semantic.beliefs import to_belief
 
@@ -22,7 +22,7 @@ class ChangingTurn:
 
     id: str
     said_at: datetime
-    changes: Sequence[ChangeLine]
+    changes: Sequence[ChangeSentence]
 
 
 def mark_doubted(
