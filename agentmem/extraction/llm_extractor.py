@@ -19,9 +19,9 @@ from agentmem.extraction.grounding import MAX_TURN_CHARS, is_assistant_turn, tur
 from agentmem.extraction.labels import LabelMap
 from agentmem.extraction.reader_union import describe_emptiness, list_turns, merge_readings, select_turns
 from agentmem.extraction.reply_parser import MAX_KNOWN_ENTITIES, parse_agent_reply, parse_reply
-from agentmem.extraction.reply_schema import AgentExtractionReply, ExtractionReply
+from agentmem.extraction.reply_schema import AgentExtractionReply, ExtractionReply, SmallExtractionReply
 from agentmem.extraction.rules import extractor
-from agentmem.extraction.windows import is_substantive
+from agentmem.extraction.windows import MAX_TOKENS, MAX_TURNS, is_substantive
 from agentmem.models.protocols import LLMRequest
 from agentmem.models.structured_llm import StructuredLLM, TruncatedReply
 from agentmem.text.normalization import slugify
@@ -42,6 +42,45 @@ _OWN_WORDS = re.compile(
 )
 _MAX_CONTEXT_TURN_CHARS = 800
 _BASE_REPLY_TOKENS, _REPLY_TOKENS_PER_TURN, _MAX_REPLY_TOKENS = 1_500, 500, 16_000  # tokens of a reply
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReadingProfile:
+    """How much a model is given and asked for at a time. `prompt` is the file of its prompt, `reply` what it answers.
+
+    `max_turns` and `max_tokens` bound a window, `max_turn_chars` what is shown of a turn, `reply_tokens` the reply
+    beside what grows with the turns.
+    """
+
+    prompt: str = "extract.md"
+    reply: type[ExtractionReply | SmallExtractionReply] = ExtractionReply
+    max_turns: int = MAX_TURNS
+    max_tokens: int = MAX_TOKENS
+    max_turn_chars: int = MAX_TURN_CHARS
+    max_context_chars: int = _MAX_CONTEXT_TURN_CHARS
+    reply_tokens: int = _MAX_REPLY_TOKENS
+
+
+FULL = ReadingProfile()
+SMALL = ReadingProfile(
+    prompt="extract_small.md",
+    reply=SmallExtractionReply,
+    max_turns=2,
+    max_tokens=600,
+    max_turn_chars=2_400,
+    max_context_chars=200,
+    reply_tokens=900,
+)
+"""For a context of 4,096 tokens, prompt and reply together."""
+
+SMALL_CONTEXT = 8_192
+"""A model that reads so many tokens at a time, or fewer, is given the small profile."""
+
+
+def choose_profile(name: str, context: int | None) -> ReadingProfile:
+    """The profile of this name; `auto` goes by the context of the model, and is the full one where nobody knows it."""
+    is_small = name == "small" or (name == "auto" and context is not None and context <= SMALL_CONTEXT)
+    return SMALL if is_small else FULL
 
 
 _NOTHING_PROMPT = """
@@ -65,13 +104,13 @@ def extractor_name(identity: str) -> str:
     return f"{identity}/{PROMPT_VERSION}"
 
 
-async def extract(window: Window, llm: StructuredLLM) -> ExtractionResult:
+async def extract(window: Window, llm: StructuredLLM, profile: ReadingProfile = FULL) -> ExtractionResult:
     """Ask for all that a window says; a window with nothing worth reading costs no call.
 
     Raises ModelUnavailable, BudgetExceeded and ConfigError as the asker does; then nothing was read.
     """
     rules = await asyncio.to_thread(extractor.extract, window)
-    reader = _ModelReader(llm, rules)
+    reader = _ModelReader(llm, rules, profile)
     draft, failed = await reader.read(window, reader.read_statements)
     if window.agent_id is not None and any(_is_readable_assistant_turn(turn) for turn in window.turns):
         own, lost = await reader.read(window, reader.read_agent_statements)
@@ -92,6 +131,7 @@ class _ModelReader:
 
     llm: StructuredLLM
     rules: ExtractionDraft
+    profile: ReadingProfile
 
     async def read(self, window: Window, read_window: _ReadWindow) -> tuple[ExtractionDraft, dict[str, str]]:
         """The draft of a window, in halves where one reply for all could not be used, and the turns that failed."""
@@ -118,8 +158,10 @@ class _ModelReader:
     async def _parse_partial(self, window: Window, error: InvalidModelOutput) -> ExtractionDraft:
         """What was whole of a reply that was cut off."""
         partial = error.partial if isinstance(error, TruncatedReply) else None
+        if isinstance(partial, SmallExtractionReply):
+            partial = partial.to_full()
         if isinstance(partial, ExtractionReply):
-            return await asyncio.to_thread(parse_reply, partial, window, _load("extract.md")["system"])
+            return await asyncio.to_thread(parse_reply, partial, window, _load(self.profile.prompt)["system"])
         if isinstance(partial, AgentExtractionReply):
             return await asyncio.to_thread(parse_agent_reply, partial, window, _load("extract_agent.md")["system"])
         return ExtractionDraft()
@@ -128,8 +170,8 @@ class _ModelReader:
         """What people said."""
         if not any(map(is_substantive, window.turns)):
             return ExtractionDraft(summaries=tuple(TurnSummaryDraft(turn_id=turn.id) for turn in window.turns))
-        blocks = _load("extract.md")
-        request = _build_request(window, PURPOSE, blocks, token_factor)
+        blocks = _load(self.profile.prompt)
+        request = _build_request(window, PURPOSE, blocks, token_factor, self.profile)
         draft, wrong = await self._ask(request, window, blocks["system"])
         if wrong:
             again = _NOTHING_PROMPT.format(wrong=wrong)
@@ -142,7 +184,8 @@ class _ModelReader:
 
     async def _ask(self, request: LLMRequest, window: Window, system: str) -> tuple[ExtractionDraft, str]:
         """The draft of a reply, and why it says nothing; "" when it says something."""
-        reply = await self.llm.ask(request, ExtractionReply)
+        told = await self.llm.ask(request, self.profile.reply)
+        reply = told.to_full() if isinstance(told, SmallExtractionReply) else told
         draft = await asyncio.to_thread(parse_reply, reply, window, system)  # it may take a while to check
         rules = select_turns(self.rules, (turn.id for turn in window.turns))
         return draft, describe_emptiness(reply, draft, rules, window)
@@ -152,7 +195,9 @@ class _ModelReader:
         if not any(map(_is_readable_assistant_turn, window.turns)):
             return ExtractionDraft()
         blocks = _load("extract_agent.md")
-        reply = await self.llm.ask(_build_request(window, PURPOSE_AGENT, blocks, token_factor), AgentExtractionReply)
+        reply = await self.llm.ask(
+            _build_request(window, PURPOSE_AGENT, blocks, token_factor, self.profile), AgentExtractionReply
+        )
         return await asyncio.to_thread(parse_agent_reply, reply, window, blocks["system"])
 
 
@@ -174,16 +219,19 @@ def _split_window(window: Window) -> list[Window]:
     return [replace(window, turns=first), replace(window, turns=second, context_turns=(*window.context_turns, *first))]
 
 
-def _build_request(window: Window, purpose: str, blocks: Mapping[str, str], token_factor: int) -> LLMRequest:
-    data = json.dumps(_build_payload(window), ensure_ascii=False)
-    said = sum(estimate_tokens(turn.search_text()[:MAX_TURN_CHARS]) for turn in window.turns)
+def _build_request(
+    window: Window, purpose: str, blocks: Mapping[str, str], token_factor: int, profile: ReadingProfile
+) -> LLMRequest:
+    data = json.dumps(_build_payload(window, profile), ensure_ascii=False)
+    said = sum(estimate_tokens(turn.search_text()[: profile.max_turn_chars]) for turn in window.turns)
     tokens = min(
-        _MAX_REPLY_TOKENS, token_factor * (_BASE_REPLY_TOKENS + _REPLY_TOKENS_PER_TURN * len(window.turns) + 2 * said)
+        profile.reply_tokens,
+        token_factor * (_BASE_REPLY_TOKENS + _REPLY_TOKENS_PER_TURN * len(window.turns) + 2 * said),
     )
     return LLMRequest(purpose, blocks["system"], f"{blocks['content']}\n{data}", max_tokens=tokens)
 
 
-def _build_payload(window: Window) -> dict[str, object]:
+def _build_payload(window: Window, profile: ReadingProfile) -> dict[str, object]:
     """What the model is given: labels and words, never an id."""
     labels = LabelMap.from_window(window)
     entities = window.known_entities[:MAX_KNOWN_ENTITIES]
@@ -192,13 +240,13 @@ def _build_payload(window: Window) -> dict[str, object]:
         "participants": list(window.participants),
         "known_entities": [_describe_entity(one) for one in entities],
         **slots,
-        "earlier": _render_turns(labels.context_turns, _MAX_CONTEXT_TURN_CHARS),
+        "earlier": _render_turns(labels.context_turns, profile.max_context_chars),
     }
     return {
         "people": labels.describe_people(),
         "known_facts": labels.describe_facts(),
         **{name: some for name, some in known.items() if some},
-        "turns": _render_turns(labels.turns, MAX_TURN_CHARS),
+        "turns": _render_turns(labels.turns, profile.max_turn_chars),
     }
 
 

@@ -248,6 +248,27 @@ class ExtractionReply(_LenientReply):
     turns: list[TurnItem] = Field(default_factory=list)
 
 
+class SmallFactItem(BaseModel):
+    """A fact as a small model gives it; see `FactItem`."""
+
+    turn: _TurnLabel = Field(max_length=8)
+    quote: str = Field(max_length=MAX_QUOTE_CHARS)
+    about: Annotated[str, _or_default("", str), _label("P")] = Field("", max_length=MAX_NAME_CHARS)
+    slot: str = Field(max_length=MAX_SLOT_CHARS)
+    value: Annotated[str, _or_default("", str)] = Field("", max_length=MAX_VALUE_CHARS)
+    op: Annotated[Literal["is", "over", "deny", ""], _choice(*_OPERATIONS)] = ""
+
+
+class SmallExtractionReply(_LenientReply):
+    """The reply of a small model about what people said."""
+
+    facts: list[SmallFactItem] = Field(default_factory=list)
+
+    def to_full(self) -> ExtractionReply:
+        """The same as the reply of any model."""
+        return ExtractionReply.model_validate(self.model_dump())
+
+
 class AgentExtractionReply(_LenientReply):
     """The reply about what the assistant said of itself."""
 

@@ -184,6 +184,8 @@ class SettingsOverrides(TypedDict, total=False):
     synopsis_llm: ModelSpec | None
     llm_base_url: str | None
     llm_concurrency: int
+    llm_profile: Literal["auto", "full", "small"]
+    llm_context: int | None
     log_model_errors: bool
     max_calls: int | None
     max_tokens: int | None

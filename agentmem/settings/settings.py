@@ -8,7 +8,7 @@ from collections.abc import Collection, Mapping, Sequence
 from datetime import tzinfo
 from difflib import get_close_matches
 from pathlib import Path
-from typing import Any, Unpack, get_origin
+from typing import Any, Literal, Unpack, get_origin
 
 from pydantic import BaseModel, Field, PrivateAttr, ValidationError, ValidationInfo, field_validator, model_validator
 from pydantic_settings import BaseSettings, SettingsConfigDict
@@ -100,6 +100,8 @@ class Settings(BaseSettings):
     synopsis_llm: Secret | None = Field(default=None, repr=False)
     llm_base_url: Secret | None = Field(default=None, repr=False)
     llm_concurrency: int = Field(default=4, ge=1, le=64)
+    llm_profile: Literal["auto", "full", "small"] = "auto"  # how much a model reads at a time
+    llm_context: int | None = Field(default=None, ge=2_048)  # tokens
     log_model_errors: bool = False  # log what a failing model says, which may repeat a user's words
     max_calls: int | None = Field(default=None, ge=0)  # of language models in one run, as are the next two
     max_tokens: int | None = Field(default=None, ge=0)

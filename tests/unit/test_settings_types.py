@@ -85,6 +85,7 @@ def test_every_word_that_a_type_allows_is_allowed_and_no_other() -> None:
         "audit_level": ("off", "writes", "reads", "verbose"),
         "recall_profile": ("default", "best"),
         "date_order": ("", "day_first", "month_first"),
+        "llm_profile": ("auto", "full", "small"),
     }
     for name, words in closed.items():
         assert [getattr(load_settings(**{name: word}), name) for word in words] == list(words)

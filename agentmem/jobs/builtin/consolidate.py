@@ -26,7 +26,7 @@ from agentmem.engine.engine import Engine
 from agentmem.errors import BudgetExceeded, Conflict, InvalidRecord, LeaseLost, ModelUnavailable, NotFound
 from agentmem.extraction.contradiction import CandidateRetriever, ContradictionClassifier
 from agentmem.extraction.drafts import ExtractionDraft, Window
-from agentmem.extraction.llm_extractor import ExtractionResult, extract, extractor_name
+from agentmem.extraction.llm_extractor import ExtractionResult, choose_profile, extract, extractor_name
 from agentmem.extraction.reconciler import RULES_SOURCE, Reconciler
 from agentmem.extraction.rules import extractor
 from agentmem.extraction.wall_clock import restore_moments, to_wall_window
@@ -265,6 +265,7 @@ class _ConsolidateRun:
         self.llm = llms.for_purpose("extraction", self.budget)
         verdicts = llms.for_purpose("verdict", self.budget)
         self.classifier = None if verdicts is None else ContradictionClassifier(verdicts)
+        self.profile = choose_profile(self.engine.settings.llm_profile, self.engine.settings.llm_context)
         self.extractor = extractor.EXTRACTOR if self.llm is None else extractor_name(llms.model_name("extraction"))
 
     async def release_turns(self, reread: Reread) -> None:
@@ -340,7 +341,7 @@ class _ConsolidateRun:
     async def _process_windows(
         self, leased: _LeasedConversation, turns: Sequence[Turn], context_turns: Sequence[Turn]
     ) -> None:
-        windows, failed, said = split_into_windows(turns), False, list(context_turns)
+        windows, failed, said = self._split(turns), False, list(context_turns)
         for number, window in enumerate(windows, 1):
             last = number == len(windows) and not failed
             if any(is_substantive(turn) for turn in window):
@@ -348,6 +349,12 @@ class _ConsolidateRun:
             else:
                 await self._mark_skipped(leased, window, last=last)
             said += window
+
+    def _split(self, turns: Sequence[Turn]) -> list[list[Turn]]:
+        """The turns in windows, as large as who reads them may have them."""
+        if self.llm is None:
+            return split_into_windows(turns)
+        return split_into_windows(turns, max_turns=self.profile.max_turns, max_tokens=self.profile.max_tokens)
 
     async def _process_window(
         self, leased: _LeasedConversation, turns: Sequence[Turn], context_turns: Sequence[Turn], *, last: bool
@@ -401,7 +408,7 @@ class _ConsolidateRun:
     async def _extract(self, window: Window) -> ExtractionResult:
         if self.llm is None:
             return ExtractionResult(draft=await asyncio.to_thread(extractor.extract, window))
-        return await extract(window, self.llm)
+        return await extract(window, self.llm, self.profile)
 
     async def _find_known_facts(self, retriever: CandidateRetriever, turns: Sequence[Turn]) -> tuple[Fact, ...]:
         found = await (
@@ -445,7 +452,7 @@ class _ConsolidateRun:
 
     def _preview(self, turns: Sequence[Turn]) -> None:
         """What a run would do with these turns."""
-        for window in split_into_windows(turns):
+        for window in self._split(turns):
             worth = any(is_substantive(turn) for turn in window)
             self.report.add_counts(**{"turns" if worth else "skipped": len(window), "windows": int(worth)})
 
