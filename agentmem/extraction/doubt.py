@@ -125,7 +125,7 @@ def _is_form(wanted: str, word: str) -> bool:
 def _find_denial(word: str, line: ChangeSentence) -> re.Match[str] | None:
     """A negation just before the value: "in Lund, not Malmo"."""
     negations = "|".join(map(re.escape, load_words(line.languages)["negation"]))
-    return re.search(rf"(?<= )(?:{negations}) (?={re.escape(word)} )", line.text) if negations else None
+    return re.search(rf"(?<= )(?:{negations}) (?={re.escape(word)} )", line.plain) if negations else None
 
 
 def _find_kind(belief: Held, line: ChangeSentence, groups: list[str]) -> re.Match[str] | None:
@@ -140,18 +140,19 @@ def _is_about(belief: Held, line: ChangeSentence, change: re.Match[str]) -> bool
     """Whether the speaker speaks of themselves, or of the subject of the belief."""
     if belief.subject != USER_SUBJECT:
         names = {fold(each) for name in (belief.subject, *belief.names) for each in (name, name.split()[0])}
-        return any(f" {name} " in line.text[: change.start() + 1] for name in names)
+        return any(f" {name} " in line.plain[: change.start() + 1] for name in names)
     words = load_words(line.languages)
     first = _compile(line.languages, "first", "self")
-    other = _compile_others(line.languages, belief.slot).search(line.text)
-    if first.search(f" {change[0]} "):  # "they let me go"
+    # "they let me go", "they fired me"
+    if first.search(f" {change[0]} ") or _compile(line.languages, "object").match(line.plain, change.end() + 1):
         return True
-    before = first.search(line.text[: other.start() + 1] if other else line.text)
-    if other:
-        shares = first.match(line.text, other.end() + 1 + len(other["and"] or "")) if other["and"] else None
+    other = _compile_others(line.languages, belief.slot).search(line.plain)
+    start = min(change.start(), other.start() if other else change.start())
+    before = first.search(line.plain[: start + 1])
+    if other and other.start() < change.start():
+        shares = first.match(line.plain, other.end() + 1) if other["and"] else None
         return before is not None or shares is not None
-    start = line.text.split(maxsplit=1)[0]
-    if start in words["third"]:
+    if line.text.split(maxsplit=1)[0] in words["third"]:
         return line.has("own")
     if before or (belief.slot in _LIVING and _find_value(belief, line)):
         return True
@@ -178,4 +179,4 @@ def _compile_others(languages: tuple[str, ...], slot: str) -> re.Pattern[str]:
     owners = words["own"] | words["theirs"] | words["article"]
     joined = "|".join(words["and"])
     people, whose = ("|".join(map(re.escape, sorted(each))) for each in (kin, owners))
-    return re.compile(rf"(?<= )(?:{whose}) (?:\S+ )?(?:{people})(?:'s)?(?= )(?P<and> (?:{joined})(?= ))?")
+    return re.compile(rf"(?<= )(?:{whose}) (?:\S+ ){{0,2}}(?:{people})(?:'s)?(?= )(?P<and> (?:{joined})(?= ))?")
