@@ -133,7 +133,9 @@ async def request_stale_reviews(engine: Engine, scope: Scope, report: JobReport)
     now = await engine.now(scope)
     # a premise in the archive or a forgotten one is not among these
     known = await read_grounds(facts.values(), engine.log, scope, None)
-    found = {name: why for name, why in find_stale(known, now).items() if name in facts and covers(facts[name], now)}
+    fallen = {name: why for name, why in find_stale(known, now).items() if name in facts and covers(facts[name], now)}
+    # a premise in doubt may still hold
+    found = {name: why for name, why in fallen.items() if why.premise is None or why.premise.in_doubt_since is None}
     by_channel: dict[str, list[Review]] = {}
     for name, why in found.items():
         by_channel.setdefault(facts[name].channel, []).append(_build_review(scope.user_id, facts[name], why))
