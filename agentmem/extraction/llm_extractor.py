@@ -114,8 +114,11 @@ async def extract(window: Window, llm: StructuredLLM, profile: ReadingProfile = 
     draft, failed = await reader.read(window, reader.read_statements)
     if window.agent_id is not None and any(_is_readable_assistant_turn(turn) for turn in window.turns):
         own, lost = await reader.read(window, reader.read_agent_statements)
-        draft, failed = _merge_drafts([draft, own]), {**failed, **lost}
-    return ExtractionResult(draft=merge_readings(window, _drop_failed_turns(draft, failed), rules), failed=failed)
+        failed = {**failed, **lost}
+        draft = _merge_drafts([_drop_failed_turns(draft, failed), _drop_failed_turns(own, lost)])
+    else:
+        draft = _drop_failed_turns(draft, failed)
+    return ExtractionResult(draft=merge_readings(window, draft, rules), failed=failed)
 
 
 class _SaysNothing(InvalidModelOutput):

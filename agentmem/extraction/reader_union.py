@@ -10,6 +10,7 @@ from agentmem.beliefs.slots import find_slot
 from agentmem.beliefs.values import is_refinement, is_same_value
 from agentmem.core.lifecycle import DOUBTFUL
 from agentmem.extraction.drafts import ExtractionDraft, FactDraft, Window
+from agentmem.extraction.grounding import is_assistant_turn
 from agentmem.extraction.labels import LabelMap
 from agentmem.extraction.reply_schema import ExtractionReply
 from agentmem.text.normalization import normalize_claim, slugify
@@ -74,7 +75,8 @@ def describe_emptiness(reply: ExtractionReply, draft: ExtractionDraft, rules: Ex
     unknown = [each for each in named if each not in labels.turns and each not in labels.context_turns]
     if 2 * len(unknown) > len(named):
         return f"most of its labels are unknown; the turns are {', '.join(labels.turns)}"
-    if reply.facts and not draft.facts:
+    people = {label for label, turn in labels.turns.items() if not is_assistant_turn(turn)}
+    if not draft.facts and not people.isdisjoint(item.turn for item in reply.facts):
         reasons = dict.fromkeys(note for note in draft.notes if note.startswith("fact: "))
         return f"no fact of it can be used ({'; '.join(list(reasons)[:3]) or 'each was refused'})"
     if rules.facts and not draft.facts:

@@ -11,7 +11,7 @@ from agentmem import AsyncAgentMemory
 from agentmem.core.records import Gloss
 from tests.fakes.scribe import SPEC, FakeExtractionLLM, TurnReply, install_extraction_llm
 
-LIVES = "I live in Lisbon, by the river."
+LIVES = "Where I live by now is Lisbon, by the river."  # no plain statement: rules do not read it
 MOVED = "We moved again: I live in Porto now."
 PLEASANT = "Hi there, good morning!"
 REPLIES: dict[str, TurnReply] = {

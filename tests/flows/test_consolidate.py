@@ -92,7 +92,7 @@ async def test_what_no_words_say_is_neither_believed_nor_asked_about(tmp_path: P
         (report,) = await memory.consolidate("consolidate")
         assert not await memory.semantic.facts()
         assert not await memory.semantic.reviews()
-        assert report.notes == ["fact: ungrounded: its quote does not stand in its turn"]
+        assert "does not stand in its turn" in str(report.failed)
         assert "castle" not in str(await memory.remember("who owns a castle in Wales?"))
 
 
@@ -247,7 +247,7 @@ async def test_a_claim_is_not_grounded_on_what_rests_on_it(tmp_path: Path) -> No
 
 
 async def test_a_claim_that_several_turns_say_rests_on_all_of_them(tmp_path: Path) -> None:
-    again = "As I said, I live in Lisbon, near the river."
+    again = "As I said, where I live is Lisbon, near the river."
     said = {"facts": REPLIES[LIVES]["facts"]}
     async with open_memory_with_llm(tmp_path, FakeExtractionLLM({LIVES: REPLIES[LIVES], again: said})) as memory:
         first, second = await memory.store_turns([LIVES, again])
@@ -288,7 +288,7 @@ async def test_what_is_known_and_said_twice_in_other_words_is_one_fact(
 ) -> None:
     """The lexical embedder takes no two wordings for the same: here all that is near is."""
     monkeypatch.setattr("agentmem.extraction.reconciler.is_duplicate", lambda *_: True)
-    again = "As I said, I live in Lisbon, near the river."
+    again = "As I said, where I live is Lisbon, near the river."
     words = [
         {**REPLIES[LIVES]["facts"][0], "claim": claim} for claim in ("A user lives in Lisbon.", "User lives in Lisbon")
     ]

@@ -8,18 +8,17 @@ from typing import Any
 
 import pytest
 
-from agentmem.admin.doctor import diagnose
 from agentmem.core.changes import Change, WriteAttempt
 from agentmem.core.record import Status
 from agentmem.errors import InvalidRecord, ModelUnavailable
 from agentmem.extraction.reconciler import Reconciler
 from agentmem.models.protocols import LLMRequest
-from tests.fakes.scribe import FakeExtractionLLM
+from tests.fakes.scribe import SPEC, FakeExtractionLLM
 from tests.flows.given import ManualClock
 from tests.flows.read_turns import LIVES, REPLIES, open_memory_with_llm, read_summaries
 
 
-async def test_a_poison_conversation_is_parked_after_three_tries_and_told_by_the_doctor(tmp_path: Path) -> None:
+async def test_a_poison_conversation_is_read_by_rules_and_taken_up_again(tmp_path: Path) -> None:
     poison = "POISON makes every reply unusable, as long as it stands here."
     scribe = FakeExtractionLLM(
         REPLIES, intercept=lambda request: "no JSON at all" if "POISON" in request.content else None
@@ -27,26 +26,20 @@ async def test_a_poison_conversation_is_parked_after_three_tries_and_told_by_the
     async with open_memory_with_llm(tmp_path, scribe) as memory:
         bad = await memory.store_turn({"content": poison, "conversation_id": "bad"})
         await memory.store_turn({"content": LIVES, "conversation_id": "good"})
-        for tries in (1, 2, 3):
-            (report,) = await memory.consolidate("consolidate")
-            assert list(report.failed) == [bad.id]
-            assert bool(report.parked) == (tries == 3)
+        (report,) = await memory.consolidate("consolidate")
+        assert list(report.failed) == [bad.id]
+        assert "reply cannot be used" in report.failed[bad.id]
+        assert (report.parked, report.counts["by_rules"]) == ({}, 1)
         asked = len(scribe.requests)
         (report,) = await memory.consolidate("consolidate")
         assert len(scribe.requests) == asked
         assert not report.failed
         assert [fact.claim for fact in await memory.semantic.facts()] == ["The user lives in Lisbon."]
-        findings = await diagnose(memory.engine.settings)
-        (told,) = [finding for finding in findings if finding.check == "parked" and finding.level == "warning"]
-        assert "consolidate" in told.detail
-        assert "reply cannot be used" in told.detail
-        assert told.fix == "run: agentmem consolidate --retry-parked"
         scribe.intercept = None
-        (report,) = await memory.consolidate("consolidate", retry_parked=True)
-        assert not report.failed
-        assert await read_summaries(memory, bad.id)
-    findings = await diagnose(memory.engine.settings)
-    assert [finding.level for finding in findings if finding.check == "parked"] == ["ok"]
+        (report,) = await memory.consolidate("consolidate", reread=True)
+        assert (report.failed, report.counts["released"]) == ({}, 1)
+        (gloss,) = await read_summaries(memory, bad.id)
+        assert gloss.extractor.startswith(SPEC)
 
 
 async def test_an_unusable_half_costs_its_sibling_nothing(tmp_path: Path) -> None:
