@@ -31,17 +31,21 @@ def mark_doubted(
     """The held beliefs that come into doubt, each with the first turn that casts it.
 
     `settled` says when the window made a claim about a slot. That claim explains the turns up to then. What was said
-    at the time of a turn or later is not in doubt, nor what was said when the change was planned already.
+    at the time of a turn or later is not in doubt, nor what was said for the new place: when a change of a slot that it
+    rests on was planned or its value in doubt.
     """
     people = _name_people(known)
-    plans = {
-        (fact.subject, fact.slot): to_belief(fact).first_said_at for fact in known if fact.temporal_context == "future"
-    }
+    moved: dict[Place, datetime] = {}
     for fact in known:
-        slot, belief = find_named_slot(fact.slot, slots), to_belief(fact)
-        places = {(fact.subject, name) for name in (slot.name, *slot.rests_on)}
-        is_for_plan = any(plans[place] < belief.said_at for place in places & plans.keys())
-        if fact.in_doubt_since or slot.is_instruction or slot.kind in ("fixed", "event") or is_for_plan:
+        since = to_belief(fact).first_said_at if fact.temporal_context == "future" else fact.in_doubt_since
+        if since:
+            moved[fact.subject, fact.slot] = since
+    named = [(fact, find_named_slot(fact.slot, slots)) for fact in known]
+    for fact, slot in sorted(named, key=lambda each: bool(each[1].rests_on)):  # premises first
+        belief, premises = to_belief(fact), {(fact.subject, name) for name in slot.rests_on}
+        places = premises | {(fact.subject, slot.name)}
+        is_for_new = any(moved[place] <= belief.said_at for place in premises & moved.keys())
+        if fact.in_doubt_since or slot.is_instruction or slot.kind in ("fixed", "event") or is_for_new:
             continue
         explained = max((settled[place] for place in places & settled.keys()), default=belief.said_at)
         held = Held(fact.subject, fact.slot, fact.value, people.get(fact.subject.casefold(), ()))
@@ -49,6 +53,7 @@ def mark_doubted(
             if max(explained, belief.said_at) >= turn.said_at or belief.standing(turn.said_at) != "held":
                 continue
             if (span := find_doubt(held, turn.changes)) is not None:
+                moved.setdefault((fact.subject, fact.slot), turn.said_at)
                 yield fact.model_copy(update={"doubted_at": turn.said_at, "doubt_spans": ((turn.id, *span),)})
                 break
 

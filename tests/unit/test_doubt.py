@@ -66,6 +66,7 @@ def test_one_value_of_several_is_in_doubt() -> None:
     assert ([each.value for each in state.current], [each.value for each in state.doubtful]) == (["Momo"], ["Pixel"])
 
 
+IN_DOUBT = {"doubted_at": NOW - DAY, "doubt_spans": (("older", 0, 9),)}
 LEFT = "I handed in my notice and we moved out of the flat."
 
 
@@ -80,6 +81,8 @@ LEFT = "I handed in my notice and we moved out of the flat."
         ({"slot": "home", "value": "Bergen"}, {}, {("user", "home"): NOW - DAY}, True),
         ({"slot": "rent", "value": "900 euros"}, {}, {("user", "home"): NOW}, False),
         ({"slot": "rent", "value": "900 euros"}, {"slot": "home", "value": "Lund"}, {}, False),
+        ({"slot": "rent", "value": "900 euros"}, {"slot": "home", "value": "Bergen", **IN_DOUBT}, {}, False),
+        ({"slot": "home", "value": "Bergen"}, {"slot": "home", "value": "Lund"}, {}, True),
         ({"slot": "employer", "value": "Acme"}, {"slot": "home", "value": "Lund"}, {("user", "home"): NOW}, True),
         ({"slot": "answer_language", "value": "notice"}, {}, {}, False),
         ({"slot": "home", "value": "Bergen", "subject": "Nora"}, {}, {}, False),
@@ -91,7 +94,8 @@ def test_what_a_turn_casts_doubt_on(
     said = {"claim": "x", "subject": "user", "said_at": NOW - DAY}
     known = [Fact(id="held", **{**said, **fact})]
     if plan:
-        known.append(Fact(id="plan", **{**said, **plan, "temporal_context": "future", "said_at": NOW - 2 * DAY}))
+        is_planned = {"temporal_context": "" if "doubted_at" in plan else "future"}
+        known.append(Fact(id="plan", **{**said, "said_at": NOW - 2 * DAY, **is_planned, **plan}))
     turn = ChangingTurn("turn", NOW, [*list_changes(read_turn(LEFT))])
     found = [each.id for each in mark_doubted(known, [turn], claimed, {}) if each.in_doubt_since == NOW]
     assert found == (["held"] if doubted else [])
