@@ -41,7 +41,7 @@ def requeue_hint(names: Collection[str]) -> str:
     """What to do about things that were passed over, by the names they were parked under."""
     kinds = sorted({name.partition("/")[0] for name in names})
     steps = [
-        "agentmem consolidate --retry-parked"
+        "agentmem consolidate --retry-parked, or with --llm none to read by rules"
         if kind == "consolidate"
         else f"agentmem admin rebuild --what {kind} --all-users"
         for kind in kinds
