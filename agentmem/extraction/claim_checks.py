@@ -180,9 +180,16 @@ def check_value(view: ClaimView) -> str:
     bare = _IN_BRACKETS.sub("", value) if view.key in PEOPLE_SLOTS else value
     if not load_words()["none"].isdisjoint(list_words(bare)) and _is_none_said(view):
         return ""
+    if view.key in load_words().slots["whole"] and _join(bare) not in _join(view.sources):
+        return f"value: not said: {bare}"
     hard, soft = view.find_unsaid(bare, view.sources)
-    allowed = 0 if view.key in load_words().slots["whole"] else len(list_content_words(bare)) / 2
-    return "" if not hard and len(soft) <= allowed else f"value: not said: {' '.join(hard + soft)}"
+    is_enough = len(soft) <= len(list_content_words(bare)) / 2
+    return "" if not hard and is_enough else f"value: not said: {' '.join(hard + soft)}"
+
+
+def _join(text: str) -> str:
+    """The letters and digits of a text alone."""
+    return "".join(filter(str.isalnum, fold(text)))
 
 
 def _is_none_said(view: ClaimView) -> bool:
@@ -283,6 +290,9 @@ def check_open_claim(view: ClaimView) -> str:
     known = set(list_words(view.known))
     marked = [found[0] for found in WORD.finditer(claim) if found[0][0].isdigit() or found[0][0].isupper()]
     marked = [word for word in marked if not is_german or word[0].isdigit() or fold(word) in known]
+    first = next(iter(list_words(claim)), "")  # begins with a capital whatever it is
+    if marked and list_words(marked[0]) == [first] and first not in list_words(view.draft.subject):
+        marked = marked[1:]
     names = " ".join(word for word in marked if fold(word) not in load_words()["function"])
     hard, _ = view.find_unsaid(names, f"{view.near} {view.known} {_ROLE_NAMES}")
     if hard:

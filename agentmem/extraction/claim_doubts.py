@@ -13,8 +13,17 @@ from datetime import date
 from agentmem.beliefs.slots import THING_SUBJECT, USER_SUBJECT
 from agentmem.beliefs.values import is_same_value
 from agentmem.extraction.claim_view import MAX_SHORT_QUOTE_WORDS, ClaimView
-from agentmem.extraction.said_words import WORD, fold, has_words, is_alike, is_said, list_words, load_words
+from agentmem.extraction.said_words import (
+    WORD,
+    fold,
+    has_words,
+    is_said,
+    list_content_words,
+    list_words,
+    load_words,
+)
 from agentmem.text.normalization import MONTHS
+from agentmem.text.tokenizer import tokenize
 
 AGENT_SUBJECT = "agent"
 MAX_DAYS_AHEAD = 200  # within which a written day is one to come
@@ -31,6 +40,7 @@ _TO_COME = re.compile(
 )
 _SINCE = re.compile(r"\b(?:since|last|ago|yesterday|seit|desde|depuis)\b", re.IGNORECASE)
 _PAST_FORM = re.compile(r"\b\w{2,}ed\b", re.IGNORECASE)
+_HOLDS_ON = re.compile(r"\b(?:since|seit|desde|depuis)\b", re.IGNORECASE)
 _UNTIL = re.compile(r"\b(?:until|till|bis|hasta|jusqu|até)\b", re.IGNORECASE)
 _WRITTEN_DAY = re.compile(rf"(\d{{1,2}})(?:st|nd|rd|th|\.)? (?:of |de )?({_MONTH})", re.IGNORECASE)
 _LAST_SENTENCE = re.compile(r"[.!?]\s")
@@ -45,6 +55,8 @@ _JOINED = re.compile(
 )
 _LONG_ENDINGS = ("strasse", "schule", "wohnung", "platz")  # of German compounds
 _ANYBODY = ("they", "them")  # "What did they say?"
+_VERBS = {"has", "had", "have", "adopted", "married", "marry", "engaged", "dating"}  # among the words that are skipped
+_IN_LIST = re.compile(r"[\w-]+\W+(?:(?:and|und|y|et|e)\W+)?", re.IGNORECASE)
 _FILLERS = "the user agent assistant family recently currently really often usually also once first"
 _NEXT = re.compile(r"[\w']+\W+(?:[\w-]+\W+)?\Z")  # "my sister", "your younger sister"
 _ASKED_FOR = re.compile(r"\b(?:ask|wonder|want(?:s|ed)? to know|inquir|question)", re.IGNORECASE)
@@ -69,6 +81,7 @@ def find_doubts(view: ClaimView) -> Iterator[str]:
         ("no word of kin", lacks_kin),
         ("no word of the slot", lacks_cue),
         ("a common word", is_common_word),
+        ("held", names_held_value),
         ("verb", has_unsaid_verb),
     )
     return (name for name, check in checks if check(view))
@@ -81,9 +94,8 @@ def is_of_another(view: ClaimView) -> bool:
     start, end = view.sentence
     lead = view.text[start : view.focus[0]]
     owners = list_owners(view, lead)
-    if view.key in load_words().kin:  # "our children Clara and Jonas": a name beside a name is no owner
-        names = {part for name in view.people.names for part in list_words(name)}
-        owners = [each for each in owners if each[1] not in names or lead[each[2] + len(each[1]) :][:1] in ("'", "’")]
+    if view.key in load_words().kin and len(owners) > 1 and _IN_LIST.fullmatch(lead, owners[-1][2]):
+        owners = owners[:-1]  # "our children Clara and Jonas": a name beside a name is no owner
     speaks_for_self = any(kind == USER_SUBJECT and word not in view.words["own"] for kind, word, _ in owners)
     is_answer = start == 0 and view.asked.rstrip().endswith("?")
     if not owners and is_answer and not list_owners(view, view.text[view.focus[0] : end]):
@@ -164,7 +176,7 @@ def is_denied(view: ClaimView) -> bool:
     if draft.operation != "is" or draft.negated or view.key in load_words().slots["denying"]:
         return False
     lead = _ANSWER_NO.sub("", view.lead)
-    if view.key == "allergies" and "lerg" not in fold(lead):
+    if view.key == "allergies" and "lerg" not in fold(view.text[slice(*view.sentence)]):
         return False  # "cannot eat nuts" says that they do harm
     reach = lead if draft.slot else " ".join(lead.split()[-DENIAL_REACH:])
     return view.has_cue(reach, "negation") and not has_words(f"{draft.value} {draft.claim}", "negation", "end")
@@ -172,7 +184,8 @@ def is_denied(view: ClaimView) -> bool:
 
 def lacks_denial(view: ClaimView) -> bool:
     """Whether a claim denies what no word around it denies or ends."""
-    return view.draft.operation == "deny" and not view.has_cue(view.surroundings, "negation", "end")
+    reach = view.clause if view.place and view.draft.value else view.surroundings
+    return view.draft.operation == "deny" and not view.has_cue(reach, "negation", "end")
 
 
 def lacks_end(view: ClaimView) -> bool:
@@ -280,14 +293,27 @@ def is_common_word(view: ClaimView) -> bool:
     return value.isalpha() and value.islower() and value != "none"
 
 
+def names_held_value(view: ClaimView) -> bool:
+    """Whether the turn says the value that is held, and nothing of a change, where the claim has another one."""
+    if not _is_current(view) or view.draft.mark == "correct" or not view.is_single:
+        return False
+    said = frozenset(list_words(view.text))
+    held = [list_content_words(each) for each in view.held if not is_same_value(each, view.draft.value)]
+    is_named = any(words and said.issuperset(words) for words in held)
+    own = set(list_content_words(view.draft.value))
+    is_more = any(own & set(words) for words in held)
+    return is_named and not is_more and not view.has_cue(view.text, "end", "change", "negation")
+
+
 def has_unsaid_verb(view: ClaimView) -> bool:
     """Whether the first full word that an open claim says of its subject was neither said nor is one of telling."""
     if view.draft.slot or _POSSESSIVE_START.match(view.draft.claim):
         return False
     words = load_words()
     names = f"{view.subject} {' '.join(view.people.names)} {view.names} {_FILLERS}"
-    skipped = ({*list_words(names), *words.all_kin} | words["function"]) - {"has", "had", "have"}
+    skipped = ({*list_words(names), *words.all_kin} | words["function"]) - _VERBS
     first = next((word for word in list_words(_PLANS_TO.sub("", view.draft.claim)) if word not in skipped), "")
-    if not first or first in words["light"] | words["plain"] or any(is_alike(first, word) for word in words["telling"]):
+    told = words["light"] | words["plain"] | words["telling"]
+    if not first or first in told or any(tokenize(first) == tokenize(word) for word in words["telling"]):
         return False
     return not is_said(first, view.source_words)

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from datetime import date, timedelta
 from functools import cached_property
 
-from agentmem.beliefs.slots import OWN_NAME_SLOTS, PEOPLE_SLOTS, USER_SUBJECT
+from agentmem.beliefs.slots import OWN_NAME_SLOTS, PEOPLE_SLOTS, USER_SUBJECT, find_slot
 from agentmem.core.records import Turn
 from agentmem.extraction.drafts import FactDraft, Window
 from agentmem.extraction.grounding import MAX_TURN_CHARS
@@ -69,7 +69,8 @@ class ClaimView:
 
     `text` is the turn without what others wrote, `shared` what was shared with it, `asked` the turn before it, `near`
     are the last turns up to it, `held` the known values of its slot and subject, `known` the names and facts around
-    the window, `names` the names alone.
+    the window, `names` the names alone. `is_single` where
+    the slot holds one value.
     """
 
     draft: FactDraft
@@ -84,6 +85,7 @@ class ClaimView:
     held: Sequence[str]
     known: str
     names: str
+    is_single: bool
 
     @property
     def key(self) -> str:
@@ -198,11 +200,11 @@ class ClaimView:
         if days:
             numbers |= {str(days[0].year + more) for more in (-1, 0, 1)}
         is_german = find_languages(claimed) == ("german",)  # in which all nouns are written like names
-        months = {MONTHS[day.month - 1][:3] for day in days}
+        dated = {name[:3] for day in self._list_days(text) for name in (MONTHS[day.month - 1], f"{day:%A}".lower())}
         hard, soft = [number for number in claimed_numbers(claimed) if number not in numbers], list[str]()
         for found in WORD.finditer(claimed):
             word = list_words(found[0])[0]
-            if word in load_words()["function"] or word.isdigit() or word[:3] in months or is_said(word, said):
+            if word in load_words()["function"] or word.isdigit() or word[:3] in dated or is_said(word, said):
                 continue
             if all(is_said(part, said) for part in split_compounds([word]) - {word}) and not word.isalnum():
                 continue
@@ -280,4 +282,5 @@ class ViewBuilder:
             held=[fact.value for fact in same if draft.slot and fold(fact.subject) in owners],
             known=" ".join([*self._named, *self._facts]),
             names=" ".join(self._named),
+            is_single=bool(draft.slot) and find_slot(draft.slot, self.window.slots).kind in ("one", "fixed"),
         )

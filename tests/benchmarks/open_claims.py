@@ -1,4 +1,4 @@
-"""How many open claims are kept: true ones, and the same with another verb.
+"""How many open claims are told, doubtful or refused: true ones, and the same with another verb.
 
     python -m tests.benchmarks.open_claims DATA.json [LINES_FOLDER]
 
@@ -13,11 +13,13 @@ import argparse
 import json
 import random
 import re
+from collections import Counter
 from collections.abc import Iterator
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+from agentmem.core.lifecycle import DOUBTFUL
 from agentmem.core.records import Turn
 from agentmem.extraction.drafts import Window
 from agentmem.extraction.reply_parser import parse_reply
@@ -63,13 +65,14 @@ def to_turn(said: dict[str, Any], index: int) -> Turn:
     return Turn(id=str(index), conversation_id="c", index=index, timestamp=at, content=content, speaker=speaker)
 
 
-def is_kept(said: dict[str, Any], before: dict[str, Any] | None, claim: str) -> bool:
-    """Whether a claim that quotes all of a turn becomes a fact."""
+def judge(said: dict[str, Any], before: dict[str, Any] | None, claim: str) -> str:
+    """What becomes of a claim that quotes all of a turn: told, doubtful or refused."""
     context = () if before is None else (to_turn(before, 1),)
     window = Window(conversation_id="c", channel="_global", turns=(to_turn(said, 2),), context_turns=context)
     item = {"turn": "T1", "quote": said["text"], "about": claim.split(maxsplit=1)[0].removesuffix("'s"), "claim": claim}
     item |= {"tense": "current", "certainty": "explicit"}
-    return bool(parse_reply(ExtractionReply.model_validate({"turns": [], "facts": [item]}), window, "").facts)
+    facts = parse_reply(ExtractionReply.model_validate({"turns": [], "facts": [item]}), window, "").facts
+    return "refused" if not facts else "doubtful" if facts[0].certainty == DOUBTFUL else "told"
 
 
 def replace_verb(claim: str, pick: random.Random) -> str:
@@ -81,7 +84,7 @@ def replace_verb(claim: str, pick: random.Random) -> str:
 
 
 def main() -> None:
-    """Print both figures."""
+    """Print the figures of both."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("data", type=Path)
     parser.add_argument("lines", type=Path, nargs="?")
@@ -90,7 +93,9 @@ def main() -> None:
     true = [(where, claim) for where, claim in read_claims(given.data, given.lines) if where in turns]
     false = [(where, lie) for where, claim in true if (lie := replace_verb(claim, pick))]
     for name, claims in (("true claims", true), ("with another verb", false)):
-        print(f"{name}: {sum(is_kept(*turns[where], claim) for where, claim in claims)} of {len(claims)} kept")
+        counts = Counter(judge(*turns[where], claim) for where, claim in claims)
+        shares = ", ".join(f"{kind} {counts[kind] / len(claims):.3f}" for kind in ("told", "doubtful", "refused"))
+        print(f"{name}, {len(claims)}: {shares}")
 
 
 if __name__ == "__main__":

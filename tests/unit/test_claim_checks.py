@@ -124,7 +124,7 @@ def test_words_of_others_and_words_that_say_nothing_ground_no_claim(text: str, q
         ("Auf Deutsch bitte", "answer_language", "German", ""),
         ("No emojis", "emoji", "none", ""),
         ("I like emojis", "emoji", "none", "none"),
-        ("My number is 030 1234", "phone", "030 12345", "12345"),
+        ("My number is 030 1234", "phone", "030 12345", "030 12345"),
         ("My dog is Oswin", "pets", "Oswin (dachshund)", ""),
     ],
 )
