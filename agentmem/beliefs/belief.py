@@ -15,7 +15,6 @@ from agentmem.core.clock import add_time
 Tense = Literal["current", "past", "planned"]
 Operation = Literal["is", "over", "deny"]
 Mark = Literal["", "change", "correct"]
-Need = Literal["", "known", "empty"]  # where a claim counts: always, where its value is held, where nothing is
 Standing = Literal["held", "guess", "planned", "due", "denied", "over", "wrong", "refined", "given up", "came true"]
 
 

@@ -62,12 +62,11 @@ def settle(claim: Claim, known: Sequence[Belief], opposite: Sequence[Belief] = (
 
 def _settle_doubtful(claim: Claim, sure: Sequence[Belief], doubtful: Sequence[Belief]) -> Settlement:
     """A doubtful claim changes nothing that is believed; it is kept beside it, once."""
-    told = [each for each in sure if each.standing(claim.said_at) in ("held", "planned", "due")]
-    if not claim.value or (claim.operation == "is" and _has_value(told, claim)):
-        return Settlement("nothing")
     kept = _new(claim, is_planned=claim.tense == "planned", is_denied=claim.operation != "is")
-    same = [each for each in doubtful if is_same_value(each.value, claim.value)]
+    same = [each for each in (*sure, *doubtful) if is_same_value(each.value, claim.value) and not each.retired]
     same = [each for each in same if (each.is_planned, each.is_denied) == (kept.is_planned, kept.is_denied)]
+    if not claim.value or any(each.ground is not Ground.DOUBTFUL for each in same):
+        return Settlement("nothing")
     if same:
         return Settlement("reinforce", (_say_again(same[-1], claim),))
     return Settlement("keep as guess", (kept,))

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 
-from agentmem.beliefs.belief import Mark, Need, Operation
+from agentmem.beliefs.belief import Mark, Operation
 from agentmem.beliefs.slots import Slot
 from agentmem.core.records import Entity, Fact, Turn
 
@@ -47,8 +47,7 @@ class FactDraft:
     EntityDraft or a known entity. `certainty` is explicit, implied, inferred or uncertain. `valid_from` and `valid_to`
     are world time, None where the turn does not say; `negated` tells that it denies something. `supersedes_id` is the
     id of the known fact that it replaces: with `is_correction` because that was wrong, else because the world changed.
-    `slot`, `value`, `operation` and `mark` make it a claim about a slot, which the decision table settles; one that
-    needs a `known` value counts only where it is held, one that needs an `empty` slot where nothing is.
+    `slot`, `value`, `operation` and `mark` make it a claim about a slot, which the decision table settles.
     `ends_fact_ids` are the ids of known facts that came to their end.
     `depends_on` are ids of known facts, and names of drafts before this one, without
     which this one would not hold; `name` is the draft's own. `agent_private` puts it in the agent's own channel.
@@ -77,7 +76,6 @@ class FactDraft:
     value: str = ""
     operation: Operation = "is"
     mark: Mark = ""
-    needs: Need = ""
     name: str = ""
 
 

@@ -49,10 +49,6 @@ CONFIDENCE_BY_CERTAINTY: Mapping[str, float] = MappingProxyType(
 )
 DEFAULT_CONFIDENCE = 0.70
 TRUST_BY_SOURCE: Mapping[str, float] = MappingProxyType({"user": 1.0, "import": 0.9, "agent": 0.8, "tool": 0.7})
-# What the table decides where a claim finds what it needs.
-ACTIONS_BY_NEED: Mapping[str, frozenset[str]] = MappingProxyType(
-    {"known": frozenset({"end"}), "empty": frozenset({"add", "reinforce"})}
-)
 # What changes a belief that is held already.
 CHANGING_ACTIONS = frozenset({"end", "retire", "refine", "give up plan"})
 LOW_CERTAINTIES = frozenset({"inferred", "uncertain"})
@@ -301,8 +297,6 @@ class _ChangeBuilder:
                 return None
             fact = name_event(fact, named) if named is not None else fact
         settled = await settle_fact(self.context, fact, words, self.write.now, pending)
-        if draft.needs and settled.decision.action not in ACTIONS_BY_NEED[draft.needs]:
-            return None
         if draft.review_reason:
             changes = [fact for fact in settled.facts if fact.seq and settled.decision.action in CHANGING_ACTIONS]
             return await self._add_review(draft, "doubtful", draft.review_reason, changes[0]) if changes else None

@@ -85,7 +85,7 @@ class _TurnExtractor:
             quote=quote,
             span=claim.span,
             subject=(self.speaker.name or USER_SUBJECT) if is_own else claim.subject,
-            certainty="uncertain" if claim.is_unsure and claim.tense != "planned" else "explicit",
+            certainty="explicit",
             temporal_context=tense,
             memory_type="preference" if claim.slot.partition(":")[0] in PREFERENCE_SLOTS else "fact",
             negated=claim.operation != "is",
@@ -97,7 +97,6 @@ class _TurnExtractor:
             value=claim.value,
             operation=claim.operation,
             mark=claim.mark,
-            needs=claim.needs,
         )
 
     def _extract_acquaintances(self, taken: set[str]) -> Iterator[FactDraft]:
