@@ -50,7 +50,7 @@ async def _check_llm(llms: LLMRegistry, purpose: str, settings: Settings, clock:
         return Finding("error", "llm", f"{name} did not answer within {settings.llm_timeout:g} s", fix)
     except ConfigError as error:
         fix = "check llm, llm_base_url and the key; the server must have loaded or pulled this model"
-        return Finding("error", "llm", f"{name}: {error}", fix)
+        return Finding("error", "llm", str(error), fix)  # what was given may be a command line with a key
     except InvalidModelOutput as error:
         fix = "it cannot give JSON; use an instruction-tuned model, or: agentmem consolidate --llm none"
         return Finding("error", "llm", f"{name}: {error}", fix)
