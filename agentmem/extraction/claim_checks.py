@@ -37,6 +37,7 @@ MAX_LIST_CHARS = 60  # between the end of what rules read and a value of the sam
 
 # The slot whose cues the words of a built-in relation need; the others are said in too many ways.
 _RELATION_SLOTS = {"WORKS_FOR": "employer", "LOCATED_IN": "home"}
+_NEAR = frozenset({"in", "at", "near", "from", "on", "by", "bei", "aus", "en", "em", "a"})
 _OF = re.compile(r"\s+(?:of|von|de|di|da|do)\s+", re.IGNORECASE)
 _MONTH = "|".join(sorted({name[:3] for name in MONTHS}))
 _CALENDAR = re.compile(
@@ -106,13 +107,16 @@ class ClaimChecks:
         view = self._build_view(draft, turn, draft.span)
         sentence = view.text[slice(*view.sentence)]
         is_unreal = (
-            view.has_cue(sentence, "suppose") or is_asked(view) or view.has_cue(view.surroundings, "negation", "end")
+            view.has_cue(sentence, "suppose")
+            or is_asked(view)
+            or view.has_cue(view.find_clause(view.span), "negation", "end")
         )
         if check_quote(view) or is_unreal:
             return "it was not said as something that is so"
         if kind.isupper():
             cues = load_words().cues.get(_RELATION_SLOTS.get(kind, ""), ("",))
-            is_told = any(word.startswith(cues) for word in view.source_words)
+            near = _NEAR if kind == "LOCATED_IN" else frozenset()
+            is_told = any(word.startswith(cues) or word in near for word in view.source_words)
         else:
             is_told = names_relation(view, kind, ends, turn.speaker or "")
         return "" if is_told else "its word was not said of these two"
@@ -288,13 +292,14 @@ def check_open_claim(view: ClaimView) -> str:
     claim = _ARTICLE.sub(" ", view.draft.claim)
     is_german = find_languages(claim) == ("german",)  # in which all nouns are written like names
     known = set(list_words(view.known))
-    marked = [found[0] for found in WORD.finditer(claim) if found[0][0].isdigit() or found[0][0].isupper()]
-    marked = [word for word in marked if not is_german or word[0].isdigit() or fold(word) in known]
+    marked = [found[0] for found in WORD.finditer(claim) if found[0][0].isupper()]
+    marked = [word for word in marked if not is_german or fold(word) in known]
     first = next(iter(list_words(claim)), "")  # begins with a capital whatever it is
     if marked and list_words(marked[0]) == [first] and first not in list_words(view.draft.subject):
         marked = marked[1:]
     names = " ".join(word for word in marked if fold(word) not in load_words()["function"])
-    hard, _ = view.find_unsaid(names, f"{view.near} {view.known} {_ROLE_NAMES}")
+    around = f"{view.near} {view.known} {_ROLE_NAMES}"
+    hard = view.find_unsaid(names, around)[0] + view.find_unsaid_numbers(claim, around)
     if hard:
         return f"claim: not named: {' '.join(hard)}"
     words = load_words()

@@ -57,6 +57,13 @@ _LONG_ENDINGS = ("strasse", "schule", "wohnung", "platz")  # of German compounds
 _ANYBODY = ("they", "them")  # "What did they say?"
 _VERBS = {"has", "had", "have", "adopted", "married", "marry", "engaged", "dating"}  # among the words that are skipped
 _IN_LIST = re.compile(r"[\w-]+\W+(?:(?:and|und|y|et|e)\W+)?", re.IGNORECASE)
+_IDIOM = re.compile(r"\bcan(?:'t|not) wait\b|\bno (?:doubt|problem|wonder|worries)\b|\bnot only\b", re.IGNORECASE)
+_UNREAL = re.compile(
+    r"\b(?:wish|imagine|pretend|maybe|i'd (?:love|like)|would (?:love|like)|(?:if|wenn|si|se|ojala|imagina)"
+    r" (?:i|we|ich|wir|yo|je|eu|tuviera|fuera|j))\b"
+)
+_WE = re.compile(r"\b(?:we|we're|we've|us|our|wir|uns|nosotros|nous|nos)\b")
+_STOPPED = re.compile(r"\b(?:no longer|used to|quit|stopped|gave up|given up|not any ?more)\b")
 _FILLERS = "the user agent assistant family recently currently really often usually also once first"
 _NEXT = re.compile(r"[\w']+\W+(?:[\w-]+\W+)?\Z")  # "my sister", "your younger sister"
 _ASKED_FOR = re.compile(r"\b(?:ask|wonder|want(?:s|ed)? to know|inquir|question)", re.IGNORECASE)
@@ -68,6 +75,7 @@ def find_doubts(view: ClaimView) -> Iterator[str]:
     """The names of the doubts about a claim, for reports and for who is asked."""
     checks = (
         ("owner", is_of_another),
+        ("speaker", is_of_other_speaker),
         ("absent", is_absent),
         ("negation", is_denied),
         ("no denial", lacks_denial),
@@ -158,6 +166,18 @@ def _may_be_owner(view: ClaimView, kind: str, word: str, lead: str, speaks_for_s
     return not view.draft.slot and (kind == "addressee" or (kind == "third" and names_kin))
 
 
+def is_of_other_speaker(view: ClaimView) -> bool:
+    """Whether words about oneself are claimed of another who takes part: "I won" is not "Bob won"."""
+    claimed = list_words(view.draft.claim)
+    own = set(list_words(view.speaker))
+    others = {list_words(name)[0] for name in view.speakers if list_words(name) and name != view.speaker}
+    if view.draft.slot or not own or not claimed or claimed[0] not in others or own.intersection(claimed):
+        return False
+    clause = view.find_clause(view.focus)
+    is_addressed = view.has_cue(clause, "addressee", "third") or _WE.search(fold(clause)) is not None
+    return not is_addressed and claimed[0] not in list_words(clause)
+
+
 def is_absent(view: ClaimView) -> bool:
     """Whether the subject is neither named in the turn or the question nor, close by, meant by a pronoun."""
     if view.subject in (USER_SUBJECT, THING_SUBJECT, AGENT_SUBJECT):
@@ -173,19 +193,24 @@ def is_absent(view: ClaimView) -> bool:
 def is_denied(view: ClaimView) -> bool:
     """Whether a denial stands before the value, in its clause; before an open claim's word, close to it."""
     draft = view.draft
+    if not draft.slot and draft.operation == "deny":
+        return not has_words(draft.claim, "negation", "end")  # it says the opposite of its own label
     if draft.operation != "is" or draft.negated or view.key in load_words().slots["denying"]:
         return False
     lead = _ANSWER_NO.sub("", view.lead)
     if view.key == "allergies" and "lerg" not in fold(view.text[slice(*view.sentence)]):
         return False  # "cannot eat nuts" says that they do harm
-    reach = lead if draft.slot else " ".join(lead.split()[-DENIAL_REACH:])
+    reach = _IDIOM.sub(" ", lead if draft.slot else " ".join(lead.split()[-DENIAL_REACH:]))
     return view.has_cue(reach, "negation") and not has_words(f"{draft.value} {draft.claim}", "negation", "end")
 
 
 def lacks_denial(view: ClaimView) -> bool:
     """Whether a claim denies what no word around it denies or ends."""
+    if view.draft.operation != "deny" and (view.draft.slot or not has_words(view.draft.claim, "negation")):
+        return False
     reach = view.clause if view.place and view.draft.value else view.surroundings
-    return view.draft.operation == "deny" and not view.has_cue(reach, "negation", "end")
+    reach = reach if view.draft.slot else f"{view.question} {view.text[slice(*view.sentence)]} {view.quote}"
+    return not view.has_cue(reach, "negation", "end")
 
 
 def lacks_end(view: ClaimView) -> bool:
@@ -223,6 +248,9 @@ def is_ended(view: ClaimView) -> bool:
 def is_planned(view: ClaimView) -> bool:
     """Whether a current value stands behind a word of plans, or beside a written day to come."""
     dated = load_words().slots["events"] | load_words().slots["dates"]
+    if not view.draft.slot:
+        is_told = has_words(view.draft.claim, "end", "negation", "past")
+        return view.draft.operation == "is" and not is_told and _STOPPED.search(fold(view.lead)) is not None
     if not _is_current(view) or view.key in dated or has_words(view.draft.claim, "plan"):
         return False
     return view.has_cue(view.lead, "plan") or (view.day is not None and _names_day_to_come(view.clause, view.day))
@@ -255,7 +283,11 @@ def lacks_past(view: ClaimView) -> bool:
 
 def is_supposed(view: ClaimView) -> bool:
     """Whether a value stands behind a supposition that the claim does not have."""
-    return bool(view.draft.slot) and view.has_cue(view.lead, "suppose") and not has_words(view.draft.claim, "suppose")
+    if has_words(view.draft.claim, "suppose", "plan"):
+        return False
+    if not view.draft.slot:
+        return _UNREAL.search(fold(view.lead)) is not None
+    return view.has_cue(view.lead, "suppose")
 
 
 def is_asked(view: ClaimView) -> bool:

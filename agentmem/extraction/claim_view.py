@@ -70,7 +70,7 @@ class ClaimView:
     `text` is the turn without what others wrote, `shared` what was shared with it, `asked` the turn before it, `near`
     are the last turns up to it, `held` the known values of its slot and subject, `known` the names and facts around
     the window, `names` the names alone. `is_single` where
-    the slot holds one value.
+    the slot holds one value. `speaker` is who says it, `speakers` are all who take part.
     """
 
     draft: FactDraft
@@ -86,6 +86,8 @@ class ClaimView:
     known: str
     names: str
     is_single: bool
+    speaker: str
+    speakers: Sequence[str]
 
     @property
     def key(self) -> str:
@@ -183,6 +185,12 @@ class ClaimView:
         stop = _CLAUSE.search(self.text, self.focus[1])
         return self.lead + self.text[self.focus[1] : stop.start() if stop else len(self.text)]
 
+    def find_clause(self, span: tuple[int, int]) -> str:
+        """The clause, or the clauses, in which a stretch of the turn stands."""
+        begin = max((found.end() for found in _CLAUSE.finditer(self.text, 0, span[0])), default=0)
+        stop = _CLAUSE.search(self.text, span[1])
+        return self.text[begin : stop.start() if stop else len(self.text)]
+
     @cached_property
     def surroundings(self) -> str:
         """A short quote, or the clause of the value in a long one, both without the value."""
@@ -195,22 +203,31 @@ class ClaimView:
         Days near the turn count as said, with their months, and the years around it: people say "yesterday".
         """
         said = split_compounds(list_words(text))
-        days = self._list_days(text) if _WRITTEN_DATE.search(claimed) else []
-        numbers = quotable_numbers(text) | {str(day.day) for day in days}
-        if days:
-            numbers |= {str(days[0].year + more) for more in (-1, 0, 1)}
         is_german = find_languages(claimed) == ("german",)  # in which all nouns are written like names
-        dated = {name[:3] for day in self._list_days(text) for name in (MONTHS[day.month - 1], f"{day:%A}".lower())}
-        hard, soft = [number for number in claimed_numbers(claimed) if number not in numbers], list[str]()
+        dated = {name for day in self._list_days(text) for name in (MONTHS[day.month - 1], f"{day:%A}".lower())}
+        hard, soft = self.find_unsaid_numbers(claimed, text), list[str]()
         for found in WORD.finditer(claimed):
             word = list_words(found[0])[0]
-            if word in load_words()["function"] or word.isdigit() or word[:3] in dated or is_said(word, said):
+            if (
+                word in load_words()["function"]
+                or word.isdigit()
+                or (len(word) > 2 and any(name.startswith(word) for name in dated))
+                or is_said(word, said)
+            ):
                 continue
             if all(is_said(part, said) for part in split_compounds([word]) - {word}) and not word.isalnum():
                 continue
             is_hard = (found[0][0].isupper() and not is_german) or any(map(str.isdigit, word))
             (hard if is_hard else soft).append(word)
         return hard, soft
+
+    def find_unsaid_numbers(self, claimed: str, text: str) -> list[str]:
+        """The numbers of a claim, in digits or words, that a text lacks; dates near the turn count as said."""
+        days = self._list_days(text) if _WRITTEN_DATE.search(claimed) else []
+        numbers = quotable_numbers(text) | {str(day.day) for day in days}
+        if days:
+            numbers |= {str(days[0].year + more) for more in (-1, 0, 1)}
+        return [number for number in claimed_numbers(claimed) if number not in numbers]
 
     def _list_days(self, text: str) -> list[date]:
         if self.day is None:
@@ -238,6 +255,7 @@ class ViewBuilder:
         spoken = [turn.speaker for turn in self._turns if turn.speaker]
         persons = [entity.name for entity in window.known_entities if entity.type == "person"]
         subjects = [fact.subject for fact in window.known_facts if fact.slot and len(fact.subject) > 1]
+        self._speakers = list(dict.fromkeys([*spoken, *window.participants]))
         names = dict.fromkeys([*spoken, *window.participants, *kin, *persons, *subjects])
         self._names = [name for name in names if name != USER_SUBJECT]
         self._kin = {fold(name.partition(" (")[0]): slot for name, slot in kin.items()}
@@ -282,5 +300,7 @@ class ViewBuilder:
             held=[fact.value for fact in same if draft.slot and fold(fact.subject) in owners],
             known=" ".join([*self._named, *self._facts]),
             names=" ".join(self._named),
+            speaker=turn.speaker or "",
+            speakers=self._speakers,
             is_single=bool(draft.slot) and find_slot(draft.slot, self.window.slots).kind in ("one", "fixed"),
         )

@@ -21,6 +21,8 @@ T = TypeVar("T")
 def merge_readings(window: Window, model: ExtractionDraft, rules: ExtractionDraft) -> ExtractionDraft:
     """The model's draft with what rules read and it does not hold, in the order of the turns; rules come first.
 
+    Of entities rules add only those that their facts name.
+
     What both say stands once, in the words of the model, which may add a time or what else ends.
     """
     sure = {_claim_key(fact)[1] for fact in (*model.facts, *rules.facts) if fact.certainty != DOUBTFUL}
@@ -32,11 +34,15 @@ def merge_readings(window: Window, model: ExtractionDraft, rules: ExtractionDraf
         for at in same:
             kept[at] = _join(rule, kept[at])
         missing += [] if same else [rule]
+    aliases = {slugify(alias) for one in model.entities for alias in one.aliases}
+    used = {slugify(name) for fact in rules.facts for name in fact.entities}
+    used |= {slugify(name) for each in rules.relations for name in (each.source, each.target)}
+    named = [one for one in rules.entities if slugify(one.name) in used - aliases]
     places = {turn.id: place for place, turn in enumerate(window.turns)}
     return replace(
         model,
         facts=tuple(sorted((*missing, *kept, *doubted), key=lambda fact: places.get(fact.turn_id, -1))),
-        entities=_take_first((*model.entities, *rules.entities), lambda one: (one.turn_id, slugify(one.name))),
+        entities=_take_first((*model.entities, *named), lambda one: (one.turn_id, slugify(one.name))),
         relations=_take_first(
             (*model.relations, *rules.relations),
             lambda one: (one.turn_id, slugify(one.source), one.kind, slugify(one.target)),

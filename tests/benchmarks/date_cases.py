@@ -1,4 +1,4 @@
-"""`python -m tests.benchmarks.date_cases`: the dates of sentences by the tense of the verb, and what rules read of them.
+"""`python -m tests.benchmarks.date_cases`: the dates of sentences by the tense of the verb, and how rules read them.
 
 A case is one line of `cases/dates.jsonl`: a sentence, its day, and the tense and the interval that it tells.
 """

@@ -32,7 +32,7 @@ class Leaning(FakeExtractionLLM):
     def _read(self, data: Mapping[str, Any]) -> dict[str, Any]:
         reply = super()._read(data)
         for item in reply["turns"]:
-            item["leans_on"] = [turn["label"] for turn in (*data["earlier"], *data["turns"])]
+            item["leans_on"] = [turn["label"] for turn in (*data.get("earlier", ()), *data["turns"])]
         return reply
 
 

@@ -209,7 +209,9 @@ def test_techniques_of_the_document_can_each_be_switched() -> None:
 
 
 def test_certainty_becomes_confidence_by_the_documents_table() -> None:
-    assert dict(CONFIDENCE_BY_CERTAINTY) == {"explicit": 0.95, "implied": 0.85, "inferred": 0.70, "uncertain": 0.50}
+    own = {"doubtful": 0.30}  # a certainty that the document does not have
+    by_document = {"explicit": 0.95, "implied": 0.85, "inferred": 0.70, "uncertain": 0.50}
+    assert dict(CONFIDENCE_BY_CERTAINTY) == {**by_document, **own}
     assert DEFAULT_CONFIDENCE == 0.70  # where the document says nothing
 
 
