@@ -54,7 +54,7 @@ async def test_between_forgetting_and_restoring_a_premise_was_not_known(
 
 async def test_beliefs_and_contexts_tell_what_was_known(memory: AsyncAgentMemory, clock: ManualClock) -> None:
     await memory.store_turn("I live in Bergen.", timestamp=day("2026-01-12"))
-    await memory.store_turn("I moved to Oslo.", timestamp=day("2026-06-10"))
+    await memory.store_turn("I live in Oslo now.", timestamp=day("2026-06-10"))
     await memory.consolidate()
     oslo = (await memory.beliefs("user", "home"))[0].current[0]
     clock.time = day("2026-07-01")
