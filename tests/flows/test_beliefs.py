@@ -248,22 +248,20 @@ def test_what_was_archived_can_be_restored(memory: AgentMemory, clock: ManualClo
 
 
 def test_the_end_of_a_habit_is_a_value(memory: AgentMemory) -> None:
-    memory.store_turns(["I drink coffee every morning.", "I stopped drinking coffee in March."])
+    memory.store_turns(["I drink coffee every morning.", "I no longer drink coffee."])
     memory.consolidate()
     assert told(memory, "coffee") == ["drinks no coffee"]
     assert told(memory, "coffee", "former") == ["drinks coffee"]
 
 
 def test_an_event_is_known_by_a_part_of_its_name(memory: AgentMemory) -> None:
-    memory.store_turns(
-        ["My mum Eva is having a hip operation on 3 May.", "My flight to Faro is on 4 May, TP 88.", "Noted?"]
-    )
+    memory.store_turns(["My mum Eva is having a hip operation on 3 May.", "My biology exam is on 4 May.", "Noted?"])
     memory.consolidate()
     other = memory.scoped(conversation_id="other")
-    other.store_turns(["Mum's operation has been moved to 9 May.", "My flight got changed to 6 May."])
+    other.store_turns(["My mum has an operation on 9 May.", "My exam is now on 6 May."])
     memory.consolidate()
     assert told(memory, "date:hip operation", "planned") == ["9 May"]
-    assert told(memory, "flight:Faro", "planned") == ["6 May, TP 88"]
+    assert told(memory, "date:biology exam", "planned") == ["6 May"]
 
 
 def meet(memory: AgentMemory, clock: ManualClock) -> tuple[str, str]:
