@@ -205,8 +205,10 @@ def check_form(view: ClaimView) -> str:
     """(c) The value has the form of its slot. What ends may be named by any words: "the French number is dead"."""
     value, slots = view.draft.value, load_words().slots
     is_none = not load_words()["none"].isdisjoint(list_words(value))
-    if not value or view.draft.operation != "is":
+    if not value:
         return ""
+    if view.draft.operation != "is":
+        return "form: a number" if _is_bare_number(view) else ""
     if is_none and view.key not in NAME_SLOTS | slots["places"] | slots["numbers"]:
         return ""
     checks = (_check_content, _check_date_form, _check_number_form, _check_name_form, _check_kind_of_value)
@@ -248,8 +250,17 @@ def _check_number_form(view: ClaimView) -> str:
         return "no age"
     if key == "email" and "@" not in value:
         return "no address"
-    is_bare = key not in load_words().slots["may_be_numbers"] and not re.search(r"[^\W\d_]{2}|[^\x00-\u0fff]", value)
-    return "a number" if is_bare or (key in load_words().slots["no_number_first"] and value[0].isdigit()) else ""
+    return (
+        "a number"
+        if _is_bare_number(view) or (key in load_words().slots["no_number_first"] and value[0].isdigit())
+        else ""
+    )
+
+
+def _is_bare_number(view: ClaimView) -> bool:
+    """Whether a value has no word, of a slot that takes words."""
+    is_free = view.key in load_words().slots["may_be_numbers"]
+    return not is_free and not re.search(r"[^\W\d_]{2}|[^\x00-\u0fff]", view.draft.value)
 
 
 def _check_name_form(view: ClaimView) -> str:

@@ -11,7 +11,7 @@ from functools import cached_property
 from agentmem.beliefs.slots import OWN_NAME_SLOTS, PEOPLE_SLOTS, USER_SUBJECT, find_slot
 from agentmem.core.records import Turn
 from agentmem.extraction.drafts import FactDraft, Window
-from agentmem.extraction.grounding import MAX_TURN_CHARS
+from agentmem.extraction.grounding import MAX_TURN_CHARS, is_assistant_turn
 from agentmem.extraction.said_words import (
     LANGUAGES,
     WORD,
@@ -292,7 +292,7 @@ class ViewBuilder:
             text=self.text_of(turn),
             span=span,
             shared=turn.search_text()[len(turn.content) :],
-            asked=before[-1].content if before else "",
+            asked=_read_question(before[-1]) if before else "",
             near=" ".join(each.search_text()[:MAX_TURN_CHARS] for each in [*before, turn]),
             day=day,
             subject=subject,
@@ -304,3 +304,8 @@ class ViewBuilder:
             speakers=self._speakers,
             is_single=bool(draft.slot) and find_slot(draft.slot, self.window.slots).kind in ("one", "fixed"),
         )
+
+
+def _read_question(turn: Turn) -> str:
+    """What was said before a turn that it may answer; "" for an assistant that asks nothing."""
+    return turn.content if not is_assistant_turn(turn) or "?" in turn.content else ""

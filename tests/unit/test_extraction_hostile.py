@@ -161,7 +161,7 @@ def check(draft: ExtractionDraft) -> None:
     for fact in draft.facts:
         role, text = TEXTS[fact.turn_id]
         assert fact.span is not None
-        is_told = fact.certainty != DOUBTFUL
+        is_told = fact.certainty != DOUBTFUL and not fact.review_reason
         assert not is_told or (fact.slot, fact.value) not in (("home", "Rome"), ("pets", "bees"), ("home", "3"))
         if fact.span is not None:
             assert 0 <= fact.span[0] < fact.span[1] <= len(text)
@@ -220,7 +220,7 @@ async def test_hostile_replies_get_far_enough_to_matter() -> None:
     assert min(sum(bool(fact.review_reason) for fact in facts), sum(not fact.review_reason for fact in facts)) > 5
     assert sum(fact.agent_private for fact in facts) > 3
     assert any(fact.depends_on for fact in facts)
-    assert sum(bool(draft.relations) for draft in drafts) > 1
+    assert any(draft.relations for draft in drafts)
     assert sum(bool(gloss.standalone) for draft in drafts for gloss in draft.summaries) > 10
 
 
