@@ -41,6 +41,7 @@ _TO_COME = re.compile(
 _SINCE = re.compile(r"\b(?:since|last|ago|yesterday|seit|desde|depuis)\b", re.IGNORECASE)
 _PAST_FORM = re.compile(r"\b\w{2,}ed\b", re.IGNORECASE)
 _HOLDS_ON = re.compile(r"\b(?:since|seit|desde|depuis)\b", re.IGNORECASE)
+_PROGRESSIVE = re.compile(r"\b(?:we|i|they)(?: are| am|'re|'m)? \w{3,}in(?:g|'|\b)", re.IGNORECASE)
 _UNTIL = re.compile(r"\b(?:until|till|bis|hasta|jusqu|até)\b", re.IGNORECASE)
 _WRITTEN_DAY = re.compile(rf"(\d{{1,2}})(?:st|nd|rd|th|\.)? (?:of |de )?({_MONTH})", re.IGNORECASE)
 _LAST_SENTENCE = re.compile(r"[.!?]\s")
@@ -62,6 +63,7 @@ _UNREAL = re.compile(
     r"\b(?:wish|imagine|pretend|maybe|i'd (?:love|like)|would (?:love|like)|(?:if|wenn|si|se|ojala|imagina)"
     r" (?:i|we|ich|wir|yo|je|eu|tuviera|fuera|j))\b"
 )
+_TAKEN_BACK = re.compile(r"[^.!?\n]{0,20}[.?!]+\s*(?:no|nope|nah|naw|nein|non|não|wait|sorry)\b", re.IGNORECASE)
 _WE = re.compile(r"\b(?:we|we're|we've|us|our|wir|uns|nosotros|nous|nos)\b")
 _STOPPED = re.compile(r"\b(?:no longer|used to|quit|stopped|gave up|given up|not any ?more)\b")
 _FILLERS = "the user agent assistant family recently currently really often usually also once first"
@@ -123,7 +125,7 @@ def list_owners(view: ClaimView, text: str) -> list[tuple[str, str, int]]:
     The kind is the user, a known name, or one of kin, third, addressee. "My brother" is one owner, not two.
     """
     names = {part: name for name in [*view.people.names, view.subject] for part in list_words(name) if len(part) > 1}
-    names = {part: name for part, name in names.items() if part not in ("the", USER_SUBJECT)}
+    names = {part: name for part, name in names.items() if part not in load_words()["function"] | {USER_SUBJECT}}
     words, out = view.words, list[tuple[str, str, int]]()
     for found in WORD.finditer(text):
         word = fold(found[0])
@@ -210,7 +212,8 @@ def lacks_denial(view: ClaimView) -> bool:
         return False
     reach = view.clause if view.place and view.draft.value else view.surroundings
     reach = reach if view.draft.slot else f"{view.question} {view.text[slice(*view.sentence)]} {view.quote}"
-    return not view.has_cue(reach, "negation", "end")
+    taken_back = _TAKEN_BACK.match(view.text, view.focus[1])  # "84? No."
+    return not taken_back and not view.has_cue(reach, "negation", "end")
 
 
 def lacks_end(view: ClaimView) -> bool:
@@ -270,7 +273,8 @@ def lacks_plan(view: ClaimView) -> bool:
         return False
     is_short = len(view.quote.split()) <= MAX_SHORT_QUOTE_WORDS
     text = view.quote if is_short else view.text[slice(*view.sentence)]
-    return not view.has_cue(text, "plan") and not (_TO_COME.search(text) and not _SINCE.search(text))
+    is_to_come = _TO_COME.search(text) or _PROGRESSIVE.search(text)
+    return not view.has_cue(text, "plan") and not (is_to_come and not _SINCE.search(text))
 
 
 def lacks_past(view: ClaimView) -> bool:
@@ -312,7 +316,7 @@ def lacks_kin(view: ClaimView) -> bool:
 def lacks_cue(view: ClaimView) -> bool:
     """Whether no word that goes with the slot stands in the turn or the question, of slots that have few such words."""
     cues = load_words().cues.get(view.key)
-    if cues is None or any(is_same_value(view.draft.value, each) for each in view.held):
+    if cues is None or view.draft.mark == "correct" or any(is_same_value(view.draft.value, each) for each in view.held):
         return False
     return not any(word.startswith(cues) or word.endswith(_LONG_ENDINGS) for word in view.answer_words)
 

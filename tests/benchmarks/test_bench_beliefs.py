@@ -22,13 +22,14 @@ async def test_a_life_is_believed_as_it_was(name: str, tmp_path: Path) -> None:
     assert (shares["must not"], shares["reviews"]) == (0, 0)
 
 
-CAREFUL = ("craftsman_4", "researcher_2", "researcher_5", "researcher_6")
+CAREFUL = ("craftsman_4", "craftsman_7", "researcher_2", "researcher_5")
+MAX_OUTDATED_READ = 0.2  # of a life in dialect, or in five languages at once
 
 
-@pytest.mark.parametrize("name", ["craftsman_7", *(pytest.param(name, marks=pytest.mark.nightly) for name in CAREFUL)])
+@pytest.mark.parametrize("name", ["researcher_6", *(pytest.param(name, marks=pytest.mark.nightly) for name in CAREFUL)])
 async def test_what_a_careful_model_reads_is_believed(name: str, tmp_path: Path) -> None:
     shares = await play_life(LIVES / name, tmp_path, is_careful=True)
-    assert shares["current"] >= 0.8
-    assert shares["planned"] >= 0.25
-    assert shares["outdated"] <= 0.1
+    assert shares["current"] >= 0.75
+    assert shares["planned"] >= 0.5
+    assert shares["outdated"] <= MAX_OUTDATED_READ
     assert (shares["must not"], shares["reviews"]) == (0, 0)
