@@ -2,7 +2,7 @@
 
 A story is a heading `# rule: name`, steps, and lines that begin with `=`. A step is what the user says on a day
 (`day 3: …`), or `undo`, `erase N` and `forget N` of what was said in step N, counted from 1. An expectation is
-`= subject.slot current | former | planned | stale: value, value`, with `-` for nothing.
+`= subject.slot current | former | planned | stale | doubtful: value, value`, with `-` for nothing.
 """
 
 from __future__ import annotations
@@ -15,33 +15,34 @@ STORIES = """
 # cascade: a new employer leaves boss and role behind
 day 0: I work at Acme as a nurse.
 day 0: My boss is called Priya.
-day 9: I left Acme and joined Globex.
+day 9: I no longer work at Acme. I work at Globex now.
 = user.employer current: Globex
 = user.employer former: Acme
 = user.boss current: -
 = user.boss stale: Priya
 
-# cascade: a move leaves the rent and not the job
+# cascade: a move to no known place leaves the rent in doubt and not the job
 day 0: I live in Lund. Our rent is 900 euros a month.
 day 0: I work at Acme.
 day 5: We moved to Oslo.
+= user.home doubtful: Lund
 = user.rent stale: 900 euros a month
 = user.employer current: Acme
 
 # diamond: the commute rests on home and job, and falls once
 day 0: I live in Lund and I work at Acme.
 day 0: I cycle to work every day.
-day 4: I left Acme and joined Globex.
-day 8: We moved to Oslo.
+day 4: I no longer work at Acme. I work at Globex now.
+day 8: We live in Oslo now.
 = user.home current: Oslo
 = user.employer current: Globex
 
 # diamond: back at one of two, what rests on the other stays behind
 day 0: I live in Lund. Our rent is 900 euros a month.
 day 0: I work at Acme. My boss is called Priya.
-day 4: We moved to Oslo.
-day 6: I left Acme and joined Globex.
-day 8: We moved back to Lund.
+day 4: We live in Oslo now.
+day 6: I no longer work at Acme. I work at Globex now.
+day 8: We live in Lund again.
 = user.rent current: 900 euros a month
 = user.boss stale: Priya
 
@@ -51,18 +52,10 @@ day 3: I no longer work at Acme.
 = user.employer current: -
 = user.employer former: Acme
 
-# absence: a plan is not what is so
+# absence: a plan is not what is so, and casts no doubt
 day 0: I live in Lund.
 day 1: We're moving to Oslo in June.
 = user.home current: Lund
-= user.home planned: Oslo
-
-# absence: a plan that fell through leaves what is so
-day 0: I live in Lund.
-day 1: We're thinking about moving to Oslo.
-day 2: Oslo is off the table.
-= user.home current: Lund
-= user.home planned: -
 
 # absence: somebody else's end is not mine
 day 0: I work at Acme.
@@ -73,28 +66,28 @@ day 3: Nora no longer works at Bosch.
 
 # deletion: an erased change brings the old value back
 day 0: I live in Lund.
-day 3: We moved to Oslo.
+day 3: We live in Oslo now.
 erase 2
 = user.home current: Lund
 = user.home former: -
 
 # deletion: an erased step in the middle leaves the ends to the next one
 day 0: I live in Lund.
-day 3: We moved to Oslo.
-day 6: We moved to Rome.
+day 3: We live in Oslo now.
+day 6: We live in Rome now.
 erase 2
 = user.home current: Rome
 = user.home former: Lund
 
 # deletion: an erased correction brings back what it put right
 day 0: Our rent is 1,360 euros a month.
-day 1: Small correction: the rent is 1,380, not 1,360.
+day 1: Our rent is 1,380 euros a month, not 1,360.
 erase 2
 = user.rent current: 1,360 euros a month
 
 # deletion: what rests on a value that came back holds again
 day 0: I live in Lund. Our rent is 900 euros a month.
-day 3: We moved to Oslo.
+day 3: We live in Oslo now.
 erase 2
 = user.rent current: 900 euros a month
 
@@ -118,15 +111,15 @@ erase 2
 
 # return: there and back again
 day 0: I live in Lund. Our rent is 900 euros a month.
-day 3: We moved to Oslo.
-day 6: We moved back to Lund.
+day 3: We live in Oslo now.
+day 6: We live in Lund again.
 = user.home current: Lund
 = user.rent current: 900 euros a month
 
 # return: back at the old employer
 day 0: I work at Acme.
-day 2: I left Acme and joined Globex.
-day 4: I left Globex and I work at Acme now.
+day 2: I no longer work at Acme. I work at Globex now.
+day 4: I no longer work at Globex. I work at Acme again.
 = user.employer current: Acme
 
 # return: a habit that was given up and taken up again
@@ -143,20 +136,22 @@ day 1: Sorry, I meant Oslo, I live in Oslo, not Lund.
 
 # correction: of an age by a natural word
 day 0: My son Nils is 3.
-day 1: Nils isn't 3, he's 4 already.
+day 1: Nils is 4, not 3.
 = Nils.age current: 4
+= Nils.age former: -
 
 # correction: of a correction
 day 0: Our rent is 1,360 euros a month.
-day 1: Small correction: the rent is 1,380, not 1,360.
-day 2: Small correction: the rent is 1,360, not 1,380.
-= user.rent current: 1,360
+day 1: Our rent is 1,380 euros a month, not 1,360.
+day 2: Our rent is 1,360 euros a month, not 1,380.
+= user.rent current: 1,360 euros a month
+= user.rent former: -
 
 # correction: a date put right twice
 day 0: The release is on 10 April.
 day 1: The release is on 12 April, not 10 April.
 day 2: The release is on 11 April, not 12 April.
-= -.date:release planned: 11 April
+= user.date:release planned: 11 April
 
 # correction: of one of two allergies
 day 0: I'm allergic to walnuts. I'm allergic to shrimp.
@@ -165,7 +160,7 @@ day 1: I'm allergic to hazelnuts, not walnuts.
 
 # decoy: the same change in another life
 day 0: I live in Lund. My sister Nora lives in Lund.
-day 3: Nora moved to Oslo.
+day 3: Nora lives in Oslo now.
 = user.home current: Lund
 = Nora.home current: Oslo
 
@@ -178,7 +173,7 @@ day 3: He wrote "I live in Oslo now".
 
 # undo: a change taken back
 day 0: I live in Lund.
-day 3: We moved to Oslo.
+day 3: We live in Oslo now.
 undo
 = user.home current: Lund
 = user.home former: -
@@ -196,63 +191,46 @@ forget 1
 
 # cascade: a partner's move is not mine
 day 0: I live in Lund. My partner Mateo lives in Lund.
-day 4: Mateo moved to Oslo.
+day 4: Mateo lives in Oslo now.
 = user.home current: Lund
 = Mateo.home current: Oslo
 = Mateo.home former: Lund
 
 # cascade: a later word about the rent holds after the move
 day 0: I live in Lund. Our rent is 900 euros a month.
-day 4: We moved to Oslo.
+day 4: We live in Oslo now.
 day 5: Our rent is 1,100 euros a month.
 = user.rent current: 1,100 euros a month
 
-# absence: a car that was sold leaves nothing
+# doubt: a car that was sold
 day 0: I drive a Golf.
 day 4: We sold the Golf.
 = user.car current: -
-= user.car former: Golf
-
-# absence: a cancelled flight is no plan
-day 0: My flight to Valencia is on 27 April.
-day 1: My flight to Valencia was cancelled.
-= user.flight:Valencia planned: -
-
-# absence: an event that is off, named by a part of its name
-day 0: Our wedding is on 12 June.
-day 1: The wedding is off.
-= -.date:wedding planned: -
-
-# absence: another event that was called off is not mine
-day 0: Our wedding is on 12 June.
-day 0: My interview is on 5 May.
-day 1: My interview got cancelled.
-= -.date:wedding planned: 12 June
-= user.date:interview planned: -
+= user.car doubtful: Golf
 
 # return: a plan comes true and the old home is past
 day 0: I live in Lund.
 day 1: We're moving to Oslo in March.
-day 20: We moved to Oslo.
+day 20: We live in Oslo now.
 = user.home current: Oslo
-= user.home planned: -
+= user.home former: Lund
 
 # return: three homes, and the first again
 day 0: I live in Lund.
-day 2: We moved to Oslo.
-day 4: We moved to Rome.
-day 6: We moved back to Lund.
+day 2: We live in Oslo now.
+day 4: We live in Rome now.
+day 6: We live in Lund again.
 = user.home current: Lund
 
 # correction: of the newest value, not of the one before
 day 0: I work at Acme.
-day 2: I left Acme and joined Globex.
-day 3: Correction: I joined Globix, not Globex.
+day 2: I no longer work at Acme. I work at Globex now.
+day 3: I work at Globix, not Globex.
 = user.employer former: Acme
 
 # correction: somebody else's age stays
-day 0: We have two kids, Elsa (6) and Nils (3).
-day 1: Nils isn't 3, he's 4 already.
+day 0: My daughter Elsa is 6. My son Nils is 3.
+day 1: Nils is 4, not 3.
 = Elsa.age current: 6
 = Nils.age current: 4
 
