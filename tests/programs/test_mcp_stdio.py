@@ -88,7 +88,7 @@ def test_the_server_ends_quietly_when_its_client_no_longer_reads(server: subproc
 
 def test_what_is_true_now_comes_first_over_stdio(server: subprocess.Popen[bytes], home: Path) -> None:
     with AgentMemory("ann", home=home, embedder="hash") as memory:
-        for day, text in ((12, "I live in Bergen."), (20, "The soup needs salt."), (28, "I moved to Oslo.")):
+        for day, text in ((12, "I live in Bergen."), (20, "The soup needs salt."), (28, "I live in Oslo now.")):
             memory.store_turn(text, timestamp=datetime(2026, 1, day, tzinfo=UTC))
         memory.consolidate()
     params = {"name": "search_memory", "arguments": {"query": "Where do I live?"}}
