@@ -22,6 +22,7 @@ PAGES = [
     "README.md",
     "docs/quickstart.md",
     "docs/extraction.md",
+    "docs/rules.md",
     "docs/working.md",
     "docs/goals.md",
     "docs/procedural.md",

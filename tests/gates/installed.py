@@ -85,7 +85,8 @@ class Installed:
 def install(line: str, wheel: Path, folder: Path) -> None:
     """Make an environment by an install line as printed. The embedder's wheel is the one that `make` built."""
     venv.create(folder, with_pip=True)
-    (model,) = Path(sys.prefix).glob("wheels-*/agentmem_minilm-*.whl")
+    # An older set of packages may have left its folder.
+    model = max(Path(sys.prefix).glob("wheels-*/agentmem_minilm-*.whl"), key=lambda path: path.stat().st_mtime)
     places = [str(wheel.parent), str(model.parent), os.environ.get("PIP_FIND_LINKS", "")]
     index = {name: value for name, value in os.environ.items() if name.startswith(("PIP_", "UV_")) or "_proxy" in name}
     cache = {"PIP_CACHE_DIR": os.environ.get("PIP_CACHE_DIR", str(Path.home() / ".cache" / "pip"))}
