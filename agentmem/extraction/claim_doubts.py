@@ -12,7 +12,8 @@ from datetime import date
 
 from agentmem.beliefs.slots import THING_SUBJECT, USER_SUBJECT
 from agentmem.beliefs.values import is_same_value
-from agentmem.extraction.claim_view import MAX_SHORT_QUOTE_WORDS, ClaimView
+from agentmem.extraction.claim_view import ClaimView
+from agentmem.extraction.plain.verb_tense import find_direction
 from agentmem.extraction.said_words import (
     WORD,
     fold,
@@ -26,6 +27,7 @@ from agentmem.text.normalization import MONTHS
 from agentmem.text.tokenizer import tokenize
 
 AGENT_SUBJECT = "agent"
+MAX_PLAN_QUOTE_WORDS = 25  # of a quote that may hold the words of a plan anywhere
 MAX_DAYS_AHEAD = 200  # within which a written day is one to come
 DENIAL_REACH = 5  # words before an open claim's word in which a denial counts
 TOWARD_REACH = 6  # characters before a value in which "to" stands: "moved to X" ends another place than X
@@ -41,7 +43,6 @@ _TO_COME = re.compile(
 _SINCE = re.compile(r"\b(?:since|last|ago|yesterday|seit|desde|depuis)\b", re.IGNORECASE)
 _PAST_FORM = re.compile(r"\b\w{2,}ed\b", re.IGNORECASE)
 _HOLDS_ON = re.compile(r"\b(?:since|seit|desde|depuis)\b", re.IGNORECASE)
-_PROGRESSIVE = re.compile(r"\b(?:we|i|they)(?: are| am|'re|'m)? \w{3,}in(?:g|'|\b)", re.IGNORECASE)
 _UNTIL = re.compile(r"\b(?:until|till|bis|hasta|jusqu|até)\b", re.IGNORECASE)
 _WRITTEN_DAY = re.compile(rf"(\d{{1,2}})(?:st|nd|rd|th|\.)? (?:of |de )?({_MONTH})", re.IGNORECASE)
 _LAST_SENTENCE = re.compile(r"[.!?]\s")
@@ -182,7 +183,8 @@ def is_of_other_speaker(view: ClaimView) -> bool:
 
 def is_absent(view: ClaimView) -> bool:
     """Whether the subject is neither named in the turn or the question nor, close by, meant by a pronoun."""
-    if view.subject in (USER_SUBJECT, THING_SUBJECT, AGENT_SUBJECT):
+    is_known_thing = bool(view.held) and view.key in load_words().slots["ownerless"]  # "the server is stg-3 now"
+    if view.subject in (USER_SUBJECT, THING_SUBJECT, AGENT_SUBJECT) or is_known_thing:
         return False
     kin = load_words().kin.get(view.people.find_relation(view.subject), frozenset())
     sought = {*list_words(view.subject), *kin}
@@ -232,20 +234,18 @@ def _is_current(view: ClaimView) -> bool:
 
 
 def is_ended(view: ClaimView) -> bool:
-    """Whether a current value stands behind a word of its end, or of the past without "since"."""
-    if (
-        not _is_current(view)
-        or view.key in load_words().slots["denying"]
-        or load_words()["end"] & set(list_words(view.draft.value))
-    ):
+    """Whether a current value stands behind a word of its end, or of the past without "since".
+
+    Of an open claim only words such as "used to" count.
+    """
+    draft = view.draft
+    if not draft.slot:
+        is_told = has_words(draft.claim, "end", "negation", "past")
+        return draft.operation == "is" and not is_told and _STOPPED.search(fold(view.lead)) is not None
+    if not _is_current(view) or view.key in load_words().slots["denying"] or has_words(draft.value, "end", "negation"):
         return False
-    was = (
-        view.key != "birthplace"
-        and not view.draft.mark
-        and view.has_cue(view.lead, "past")
-        and not _SINCE.search(view.clause)
-    )
-    return view.has_cue(view.lead, "end") or was
+    may_be_past = view.key != "birthplace" and draft.mark != "correct" and not _HOLDS_ON.search(view.clause)
+    return view.has_cue(view.lead, "end") or (may_be_past and view.has_cue(view.lead, "past"))
 
 
 def is_planned(view: ClaimView) -> bool:
@@ -267,14 +267,15 @@ def _names_day_to_come(clause: str, day: date) -> bool:
 
 
 def lacks_plan(view: ClaimView) -> bool:
-    """Whether a planned value stands in words without a plan or a day to come."""
+    """Whether a planned value stands in words without a plan, a future verb or a day to come."""
     is_plan = view.tense == "future" and view.draft.operation == "is" and bool(view.draft.slot)
     if not is_plan or view.key in load_words().slots["events"]:
         return False
-    is_short = len(view.quote.split()) <= MAX_SHORT_QUOTE_WORDS
+    is_short = len(view.quote.split()) <= MAX_PLAN_QUOTE_WORDS
     text = view.quote if is_short else view.text[slice(*view.sentence)]
-    is_to_come = _TO_COME.search(text) or _PROGRESSIVE.search(text)
-    return not view.has_cue(text, "plan") and not (is_to_come and not _SINCE.search(text))
+    if view.has_cue(text, "plan") or find_direction(view.text.lower(), view.focus[0]) == "future":
+        return False
+    return not (_TO_COME.search(text) and not _SINCE.search(text))
 
 
 def lacks_past(view: ClaimView) -> bool:
