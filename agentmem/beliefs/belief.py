@@ -152,11 +152,13 @@ class BeliefSet:
         held = by_standing.get("held", [])
         # slots that rest on each other in a circle carry each other
         stale = [each for each in held if slot not in asked and self._is_stale(each, moment, asked | {slot})]
-        doubtful = [each for each in held if each not in stale and each.doubted_at and each.doubted_at <= moment]
+        doubtful = [each for each in held if each not in stale and _is_doubted(each, moment)]
         fresh = [each for each in held if each not in stale and each not in doubtful]
         due = by_standing.get("due", [])
         passed = [each for each in due if self.slots[slot].kind == "event" and _has_passed(each, moment)]
-        due = [each for each in due if each not in passed]
+        plans = [each for each in (*due, *by_standing.get("planned", [])) if each not in passed]
+        unsure = [each for each in plans if _is_doubted(each, moment)]
+        due = [each for each in due if each in plans and each not in unsure]
         has_ended = any(each.until and each.until <= moment for each in found)
         may_be_due = doubtful == held or has_ended or self.slots[slot].rests_on
         over = [*by_standing.get("over", []), *passed]
@@ -165,10 +167,10 @@ class BeliefSet:
             subject=subject,
             slot=slot,
             current=tuple(fresh) or (tuple(due[-1:]) if may_be_due else ()),
-            planned=(*due, *by_standing.get("planned", [])),
+            planned=tuple(each for each in plans if each not in unsure),
             former=tuple(former),
             stale=tuple(stale),
-            doubtful=tuple(doubtful),
+            doubtful=(*doubtful, *unsure),
             guesses=tuple(by_standing.get("guess", [])),
             denied=tuple(by_standing.get("denied", [])),
         )
@@ -198,6 +200,11 @@ class BeliefSet:
 
     def _values_at(self, subject: str, slot: str, moment: datetime) -> set[str]:
         return {normalize_value(each.value) for each in self.of(subject, slot) if each.covers(moment)}
+
+
+def _is_doubted(belief: Belief, moment: datetime) -> bool:
+    """Whether a later turn had cast doubt on it at a moment."""
+    return belief.doubted_at is not None and belief.doubted_at <= moment
 
 
 def _has_passed(belief: Belief, moment: datetime) -> bool:

@@ -56,8 +56,12 @@ class ChangeSentence:
 
 def find_doubt(belief: Held, changes: Iterable[ChangeSentence]) -> tuple[int, int] | None:
     """Which of these sentences of a user's turn casts doubt on a belief, as a span of characters; None for none."""
+    is_event = belief.slot.partition(":")[0] in load_words().slots["events"]
     for line in changes:
-        if (change := _find_change(belief, line)) and _is_about(belief, line, change):
+        if is_event:
+            if _names_moved_event(belief, line):
+                return line.span
+        elif (change := _find_change(belief, line)) and _is_about(belief, line, change):
             return line.span
     return None
 
@@ -93,6 +97,14 @@ def _find_change(belief: Held, line: ChangeSentence) -> re.Match[str] | None:
             if abs(named.start() - change.start()) <= MAX_APART and not _overlap(named, change):
                 return change
     return None
+
+
+def _names_moved_event(belief: Held, line: ChangeSentence) -> bool:
+    """Whether a sentence says that the event is moved or called off: "The release slips to 10 April"."""
+    if line.find("ends_event") is None or _compile_others(line.languages, belief.slot).search(line.plain):
+        return False
+    sought = list_words(belief.slot.partition(":")[2])[-1:]
+    return any(is_said(word, frozenset(list_words(line.plain))) for word in sought)
 
 
 def _list_groups(slot: str) -> list[str]:

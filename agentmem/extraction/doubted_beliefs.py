@@ -45,12 +45,13 @@ def mark_doubted(
         belief, premises = to_belief(fact), {(fact.subject, name) for name in slot.rests_on}
         places = premises | {(fact.subject, slot.name)}
         is_for_new = any(moved[place] <= belief.said_at for place in premises & moved.keys())
-        if fact.in_doubt_since or slot.is_instruction or slot.kind in ("fixed", "event") or is_for_new:
+        if fact.in_doubt_since or slot.is_instruction or slot.kind == "fixed" or is_for_new:
             continue
         explained = max((settled[place] for place in places & settled.keys()), default=belief.said_at)
         held = Held(fact.subject, fact.slot, fact.value, people.get(fact.subject.casefold(), ()))
+        told = ("held", "planned") if slot.kind == "event" else ("held",)
         for turn in turns:
-            if max(explained, belief.said_at) >= turn.said_at or belief.standing(turn.said_at) != "held":
+            if max(explained, belief.said_at) >= turn.said_at or belief.standing(turn.said_at) not in told:
                 continue
             if (span := find_doubt(held, turn.changes)) is not None:
                 moved.setdefault((fact.subject, fact.slot), turn.said_at)

@@ -39,7 +39,7 @@ EVENING_TURNS = (
     "I live in Lisbon now, and I work at the aquarium.",
     "From now on, always give me distances in kilometres.",
 )
-DUPLICATE_CLAIMS = ("Jonas plays the cello in the city orchestra.", "Jonas plays cello in the city orchestra.")
+DUPLICATE_CLAIMS = ("Jonas plays the cello in the city orchestra.", "Jonas plays a cello in the city orchestra.")
 FADING_CLAIM = "Mira's car is parked on level 3 of the garage."
 USED_CLAIM = "Mira is packing for the ferry to the Azores."
 USE_COUNT = 5

@@ -74,7 +74,7 @@ def test_a_night_shows_what_the_jobs_did_and_why(shown: str) -> None:
         "  before: 4 facts, 2 of them short-lived, 0 entities, 0 procedures",
         "     Always give me distances in kilometres  (asked for in evening-2)",
         "     Mira is packing for the ferry to the Azores.  (kept for long: used 5 times within 14 days)",
-        "     Jonas plays cello in the city orchestra.  (merged into: Jonas plays the cello in the city orchestra.)",
+        "     Jonas plays a cello in the city orchestra.  (merged into: Jonas plays the cello in the city orchestra.)",
     ):
         assert line in night
     assert any("(said in s" in line for line in night)

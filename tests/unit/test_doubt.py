@@ -59,6 +59,21 @@ def test_nothing_rests_on_a_doubted_fact_until_it_is_said_again() -> None:
     assert not find_stale({"home": again, "ferry": ferry}, NOW)
 
 
+@pytest.mark.parametrize(
+    "text, is_doubted",
+    [
+        ("The release slips to 10 April.", True),
+        ("Our release was called off.", True),
+        ("The release is on 27 March.", False),
+        ("My sister's release was called off.", False),
+        ("I moved the chair, the release is fine.", False),
+    ],
+)
+def test_an_event_that_is_moved_is_in_doubt(text: str, is_doubted: bool) -> None:
+    event = Held("user", "date:release", "27 March")
+    assert (find_doubt(event, list_changes(read_turn(text))) is not None) is is_doubted
+
+
 def test_one_value_of_several_is_in_doubt() -> None:
     said = {"subject": "user", "slot": "pets", "said_at": NOW - DAY, "first_said_at": NOW - DAY}
     beliefs = [Belief(key="1", value="Pixel", doubted_at=NOW, **said), Belief(key="2", value="Momo", **said)]

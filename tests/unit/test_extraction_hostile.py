@@ -193,6 +193,11 @@ def check(draft: ExtractionDraft) -> None:
             valid_from=fact.valid_from,
             valid_to=fact.valid_to,
         )
+    check_others(draft)
+
+
+def check_others(draft: ExtractionDraft) -> None:
+    """What has to hold of relations, glosses and notes."""
     for relation in draft.relations:
         assert relation.turn_id in {"t1", "t4"}
         assert relation.source != relation.target
