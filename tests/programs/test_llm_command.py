@@ -176,7 +176,7 @@ async def test_a_pipe_held_by_a_program_that_left_the_group_is_let_go(program: W
 
 async def test_the_program_of_the_documentation_works(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     page = (Path(__file__).parents[2] / "docs" / "llm.md").read_text()
-    code = page.partition("```python\n")[2].partition("```")[0]
+    code = page.partition("```python\n# answer.py")[2].partition("\n")[2].partition("```")[0]
     model = tmp_path / "my-model"
     model.write_text("#!/bin/sh\ncat\necho no luck >&2\nexit $CODE\n")
     model.chmod(0o755)
