@@ -60,7 +60,7 @@ class PlainReader:
         self.kin = dict(kin)
         self.day_first = day_first
         self.languages = [load_language(name) for name in LANGUAGES]
-        self._named: set[tuple[str, str]] = set()  # who was named in this turn, with "f", "m" or ""
+        self._named: dict[str, str] = {}  # who was named in this turn, in order, with "f", "m" or ""
 
     def read(self, text: str, now: datetime, asked: str = "") -> list[SlotClaim]:
         """The claims of a turn. `asked` is what was said to the speaker just before, for short answers."""
@@ -70,7 +70,7 @@ class PlainReader:
         if any(each.words["unreal_turn"].search(turn.plain) for each in self.languages):
             return []
         now = now.astimezone(UTC) if now.tzinfo else now.replace(tzinfo=UTC)
-        self._named = set()
+        self._named = {}
         out: list[SlotClaim] = []
         for number, sentence in enumerate(turn.sentences):
             self._note_kin(sentence)
@@ -120,8 +120,7 @@ class PlainReader:
         gender = (
             "f" if language.words["she"].fullmatch(word[0]) else "m" if language.words["he"].fullmatch(word[0]) else ""
         )
-        if gender and len(self._named) == 1 and next(iter(self._named))[1] in (gender, ""):
-            name = next(iter(self._named))[0]
+        if gender and (name := self._find_meant(gender)):
             return (name, after) if name[0].isupper() else (USER_SUBJECT, start)
         return USER_SUBJECT, start
 
@@ -135,8 +134,8 @@ class PlainReader:
                 if kin.noun == "partner" and language.words["trade"].search(sentence.text):
                     continue  # of business or dance
                 self._note_name(name)
-                self._named.discard((kin.noun, kin.gender))
-                self._named.add((name, kin.gender))
+                self._named.pop(kin.noun, None)
+                self._named[name] = kin.gender
                 self.kin[kin.noun] = name
                 if kin.slot:
                     value = f"{name} ({kin.noun})" if kin.slot == "pets" else name
@@ -145,6 +144,13 @@ class PlainReader:
                     yield SlotClaim(
                         subject=USER_SUBJECT, slot=kin.slot, value=value, mark=mark, noun=kin.noun, span=found.span()
                     )
+
+    def _find_meant(self, gender: str) -> str:
+        """Whom "she" or "he" means: the only one who may be, or the last one named where only they surely are."""
+        sure = [name for name, own in self._named.items() if own == gender]
+        may_be = [name for name, own in self._named.items() if own in (gender, "")]
+        is_last = len(sure) == 1 and may_be[-1:] == sure
+        return may_be[0] if len(self._named) == 1 and may_be else sure[0] if is_last else ""
 
     def _note_name(self, name: str) -> None:
         if name.strip():
@@ -155,7 +161,7 @@ class PlainReader:
         for language in self.languages:
             for found in language.known_kin.finditer(sentence.text):
                 kin = language.kin[found["noun"].lower()]
-                self._named.add((self.kin.get(kin.noun, kin.noun), kin.gender))
+                self._named.setdefault(self.kin.get(kin.noun, kin.noun), kin.gender)
 
     def _is_name(self, language: Language, name: str) -> bool:
         words = name.lower().split()

@@ -160,7 +160,7 @@ class OpenAILLM(ServiceLLM):
             if endpoint.rung == "json_object":
                 body["response_format"] = {"type": "json_object"}
         if endpoint.folds_system:
-            system, content = "", f"{system}\n\n{content}"
+            system, content = "", f"{content}\n\n{system}"
         messages = [{"role": "system", "content": replace_surrogates(system)}] if system else []
         messages.append({"role": "user", "content": replace_surrogates(content)})
         return {"model": self._model, "messages": messages, **body}
