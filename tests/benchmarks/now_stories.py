@@ -209,9 +209,12 @@ def _is_misleading(story: NowStory, lines: Sequence[str]) -> bool:
 
 
 def _count_false_marks(story: NowStory, marked: Iterable[str]) -> int:
-    """Of a change, the marks on the current one; where both things are true, each mark on one of them."""
+    """Of a change, the marks on the current one; where both things are true, each mark on one of them.
+
+    A line that tells the outdated value in doubt, with the newer words beside it, is marked rightly.
+    """
     if story.kind == "now":
-        return sum(map(story.is_right, marked))
+        return sum(story.is_right(text) and not holds(text, story.wrong) for text in marked)
     if story.kind in ("both", "still"):
         return sum(story.is_right(text) or (story.kind == "both" and story.is_wrong(text)) for text in marked)
     return 0

@@ -9,7 +9,7 @@ import pytest
 from tests.benchmarks.belief_life import play_life
 
 LIVES = Path(__file__).with_name("lives")
-MIN_CURRENT = {"craftsman": 0.35, "researcher": 0.45}
+MIN_CURRENT = {"craftsman": 0.02, "researcher": 0.1}  # rules leave dialect and allusions to a model
 MAX_OUTDATED = 0.15
 
 
@@ -23,13 +23,12 @@ async def test_a_life_is_believed_as_it_was(name: str, tmp_path: Path) -> None:
 
 
 CAREFUL = ("craftsman_4", "craftsman_7", "researcher_2", "researcher_5")
-MAX_OUTDATED_READ = 0.2  # of a life in dialect, or in five languages at once
 
 
 @pytest.mark.parametrize("name", ["researcher_6", *(pytest.param(name, marks=pytest.mark.nightly) for name in CAREFUL)])
 async def test_what_a_careful_model_reads_is_believed(name: str, tmp_path: Path) -> None:
     shares = await play_life(LIVES / name, tmp_path, is_careful=True)
-    assert shares["current"] >= 0.75
-    assert shares["planned"] >= 0.5
-    assert shares["outdated"] <= MAX_OUTDATED_READ
+    assert shares["current"] >= 0.8
+    assert shares["planned"] >= 0.25
+    assert shares["outdated"] <= 0.1
     assert (shares["must not"], shares["reviews"]) == (0, 0)
