@@ -20,6 +20,7 @@ TRANSFER_PATHS = frozenset({IMPORT_PATH, "/v1/export", "/v1/jobs/run"})
 MAX_TRANSFERS = 20
 MAX_TRANSFERS_PER_KEY = 10
 PLACE_SECONDS, PLACE_ROUNDS = 5.0, 50  # how long a transfer waits for a place, and how often it looks
+MIN_STALL_SECONDS = 1.0  # without a step of its client until a transfer may be ended for another
 OTHERS_SHARE = 5  # one key leaves one in so many places to others
 MIN_PROGRESS_BYTES = 16_384  # by which an upload moves on; less counts as waiting
 BUSY_HEADERS: Mapping[str, str] = {"Retry-After": "1"}
@@ -124,8 +125,8 @@ class RequestSlots:
     async def _find_place(self, key_id: str | None) -> bool:
         """Whether one more transfer may begin; waits a while for one that waits for its client, and ends it."""
         for _ in range(PLACE_ROUNDS):
-            own = key_id is None or _make_room(self._transfers, MAX_TRANSFERS_PER_KEY, key_id)
-            if own and _make_room(self._transfers, MAX_TRANSFERS):
+            own = key_id is None or _make_room(self._transfers, MAX_TRANSFERS_PER_KEY, key_id, MIN_STALL_SECONDS)
+            if own and _make_room(self._transfers, MAX_TRANSFERS, min_wait=MIN_STALL_SECONDS):
                 return True
             await asyncio.sleep(PLACE_SECONDS / PLACE_ROUNDS)
         return False
@@ -187,18 +188,19 @@ class RequestSlots:
         return build_problem_response(503, detail, headers=BUSY_HEADERS)
 
 
-def _make_room(exchanges: set[_Exchange], limit: int, key_id: str | None = None) -> bool:
+def _make_room(exchanges: set[_Exchange], limit: int, key_id: str | None = None, min_wait: float = 0.0) -> bool:
     """End the exchange that has waited longest for its client when there are `limit`; False where none waits.
 
-    With a `key_id` only those of that key count.
+    With a `key_id` only those of that key count; who has waited less than `min_wait` seconds is not ended.
     """
     rivals = [each for each in exchanges if key_id in (None, each.key_id)]
     if len(rivals) < limit:
         return True
-    waiting = [each for each in rivals if each.moved_at is not None]
+    now = asyncio.get_running_loop().time()
+    waiting = [each for each in rivals if each.moved_at is not None and now - each.moved_at >= min_wait]
     if not waiting:
         return False
     stalest = min(waiting, key=lambda each: each.moved_at or 0.0)
     exchanges.discard(stalest)
-    stalest.timer.reschedule(asyncio.get_running_loop().time())
+    stalest.timer.reschedule(now)
     return True

@@ -137,7 +137,7 @@ async def test_who_takes_no_answer_is_cut_off_and_holds_up_nobody(
     monkeypatch.setattr(slots, "MAX_TRANSFERS", 2)
     async with AsyncAgentMemory("ann", home=home, embedder="hash") as memory:
         for number in range(40):
-            await memory.store_turns([{"content": f"{number} " + "long " * 4_000} for _ in range(20)])
+            await memory.store_turns([{"content": f"{number} " + "x" * 20_000} for _ in range(20)])
     async with serving(home, request_seconds=3.0) as (client, connect):
         stalled = [await connect() for _ in range(4)]
         for _, writer in stalled:
