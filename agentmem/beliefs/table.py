@@ -12,7 +12,7 @@ from datetime import datetime
 from typing import Literal
 
 from agentmem.beliefs.belief import Belief, Claim, Ground
-from agentmem.beliefs.values import has_digit, is_refinement, is_same_drug, is_same_value
+from agentmem.beliefs.values import has_digit, is_refinement, is_same_drug, is_same_value, remove_part
 
 Action = Literal[
     "add",
@@ -210,7 +210,8 @@ def _fulfill_plans(claim: Claim, plans: Sequence[Belief]) -> tuple[Claim, list[B
 def _settle_denial(
     claim: Claim, known: Sequence[Belief], held: Sequence[Belief], plans: Sequence[Belief]
 ) -> Settlement:
-    meant = [each for each in held if _is_meant(claim, each)]
+    listed = _find_listed(claim, held)
+    meant = [each for each in held if _is_meant(claim, each) and each is not listed]
     planned = [each for each in plans if not claim.value or is_same_value(each.value, claim.value)]
     if claim.tense == "planned" or (planned and not meant):
         given_up = tuple(replace(each, retired="given up") for each in planned)
@@ -218,21 +219,37 @@ def _settle_denial(
     meant = [each for each in meant if each.said_at <= claim.said_at]  # said again later: it came back
     if claim.ground is Ground.INFERRED and (meant or held):
         return Settlement("nothing")
-    strongest = max(meant, key=lambda each: each.ground, default=None)
+    strongest = max((*meant, *filter(None, [listed])), key=lambda each: each.ground, default=None)
     if strongest is not None and claim.ground < strongest.ground:
         return Settlement("review", cause="contradiction", against=strongest)
     was_wrong = claim.operation == "deny" and claim.mark == "correct"
     gone = tuple(replace(each, retired="wrong") if was_wrong else _end(each, claim) for each in meant)
+    if listed is not None:  # its other parts stay
+        gone = (*gone, replace(listed, value=remove_part(listed.value, claim.value)))
     if claim.operation == "deny":
         denial = (_new(claim, is_denied=True),) if claim.value else ()
-        action: Action = "add denial" if not meant else "retire" if was_wrong else "end"
+        action: Action = "add denial" if not gone else "retire" if was_wrong else "end"
         return Settlement(action, (*gone, *denial))
     if meant:
         return Settlement("end", gone)
+    if listed:
+        return Settlement("end", (_new(claim, since=listed.since, until=_find_end(claim)), *gone))
     told = [*held, *(each for each in known if each.until and not each.retired)]
     if not claim.value or _has_value(told, claim):
         return Settlement("nothing")
-    return Settlement("add past", (_new(claim, since=None, until=claim.until or claim.since or claim.said_at),))
+    return Settlement("add past", (_new(claim, since=None, until=_find_end(claim)),))
+
+
+def _find_end(claim: Claim) -> datetime:
+    return claim.until or claim.since or claim.said_at
+
+
+def _find_listed(claim: Claim, held: Sequence[Belief]) -> Belief | None:
+    """The held value that lists what a denial names among others: "hiking and sailing" for "sailing"."""
+    if claim.slot.kind != "set" and not claim.slot.is_instruction:
+        return None  # "Smith and Sons" is one employer
+    listing = (each for each in held if each.said_at <= claim.said_at and remove_part(each.value, claim.value))
+    return next(listing, None)
 
 
 def _is_meant(claim: Claim, belief: Belief) -> bool:

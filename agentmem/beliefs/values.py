@@ -11,6 +11,8 @@ _TOKEN = re.compile(r"[\w.@+-]+")
 _ACCENTS = re.compile(r"[\u0300-\u036f]")
 _THOUSANDS = re.compile(r"(?<=\d),(?=\d{3}\b)")
 
+_LIST_JOINT = re.compile(r"(\s*[,;/&]\s+(?:and\s+)?|\s+(?:and|und|y|et|e)\s+)")
+
 _UNITS = frozenset(["mg", "mcg", "ug", "ml", "g", "mil", "units", "of"])
 
 # Two texts that differ by one of these speak of different things.
@@ -68,6 +70,16 @@ def is_same_drug(one: str, other: str) -> bool:
 
 def _drop_amount(value: str) -> list[str]:
     return [word for word in normalize_value(value).split() if word not in _UNITS and not has_digit(word)]
+
+
+def remove_part(value: str, part: str) -> str:
+    """What is left of a list such as "hiking, sailing and chess" without one of its parts; "" where that is none."""
+    parts = _LIST_JOINT.split(value)  # parts and joints by turns
+    kept = [at for at in range(0, len(parts), 2) if not is_same_value(parts[at], part)]
+    if len(parts) < 3 or len(kept) != len(parts) // 2:
+        return ""
+    joints = [parts[at - 1] for at in kept[1:]]
+    return "".join(text for pair in zip(["", *joints], [parts[at] for at in kept], strict=True) for text in pair)
 
 
 def has_digit(text: str) -> bool:

@@ -48,7 +48,7 @@ class FactDraft:
     are world time, None where the turn does not say; `negated` tells that it denies something. `supersedes_id` is the
     id of the known fact that it replaces: with `is_correction` because that was wrong, else because the world changed.
     `slot`, `value`, `operation` and `mark` make it a claim about a slot, which the decision table settles.
-    `ends_fact_ids` are the ids of known facts that came to their end.
+    `ends_fact_ids` are the ids of known facts that came to their end, `doubts_fact_ids` of those that may have.
     `depends_on` are ids of known facts, and names of drafts before this one, without
     which this one would not hold; `name` is the draft's own. `agent_private` puts it in the agent's own channel.
     """
@@ -69,6 +69,7 @@ class FactDraft:
     supersedes_id: str = ""
     is_correction: bool = False
     ends_fact_ids: tuple[str, ...] = ()
+    doubts_fact_ids: tuple[str, ...] = ()
     agent_private: bool = False
     tags: tuple[str, ...] = ()
     review_reason: str = ""

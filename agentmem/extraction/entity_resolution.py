@@ -1,26 +1,15 @@
-"""Which entity a name means: one that is known by it, else a new one; where that is doubtful, a question.
-
-Two people with like names stay two, and nobody is asked: likeness of names alone never joins people.
-"""
+"""Which entity a name means: one that is known by it, else a new one. Like names and vectors never join two."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 
-from agentmem.core.records import Entity, Review, build_record
+from agentmem.core.records import Entity, build_record
 from agentmem.extraction.drafts import EntityDraft
-from agentmem.memory.semantic.reviews import same_entity_review_id
 from agentmem.text.normalization import slugify
 
-MIN_MERGE_COSINE = 0.90
-"""Cosine from which two names of one type, but not of people, are taken for one."""
-
-MIN_REVIEW_COSINE = 0.75
-"""Cosine from which that is asked."""
-
 UNKNOWN_TYPE = "thing"
-PERSON = "person"
 AGENT = "agent"
 
 
@@ -35,7 +24,6 @@ class EntityResolver:
     known_entities: list[Entity]
     created: dict[str, Entity] = field(default_factory=dict)
     extended: dict[str, Entity] = field(default_factory=dict)
-    reviews: list[Review] = field(default_factory=list)
     _by_slug: dict[str, list[Entity]] = field(default_factory=dict)
     _resolved_ids: dict[str, str] = field(default_factory=dict)
 
@@ -44,26 +32,15 @@ class EntityResolver:
             for name in slugs_of(entity):
                 self._by_slug.setdefault(name, []).append(entity)
 
-    def is_known(self, draft: EntityDraft) -> bool:
-        """Whether an entity is known by this name or by an alias."""
-        return (self._match(slugify(draft.name), draft.type) or self._match_alias(draft)) is not None
-
-    def resolve_or_create(self, draft: EntityDraft, new_id: str, similar: Sequence[tuple[Entity, float]] = ()) -> str:
+    def resolve_or_create(self, draft: EntityDraft, new_id: str) -> str:
         """Take a name in and return the id of the entity that it means here, "" for a name of nothing.
 
-        `new_id` is for a new entity; `similar` are known ones by cosine, most like first.
+        `new_id` is for a new entity.
         """
         name = slugify(draft.name)
         if not name:
             return ""
-        similar = [
-            (each, cosine)
-            for each, cosine in similar
-            if each.type == draft.type != PERSON and cosine >= MIN_REVIEW_COSINE
-        ]
         found = self._match(name, draft.type) or self._match_alias(draft)
-        if found is None and similar and similar[0][1] >= MIN_MERGE_COSINE:
-            found = similar[0][0]
         if found is None:
             made = build_record(
                 Entity,
@@ -77,8 +54,6 @@ class EntityResolver:
                 extracted=tuple(list_draft_texts(draft)),
             )
             self.created[made.id] = found = made
-            if similar:
-                self._add_review(similar[0][0], made)
             for each in slugs_of(made):
                 self._by_slug.setdefault(each, []).append(made)
         elif found.id not in self.created:
@@ -118,19 +93,6 @@ class EntityResolver:
             gained = (*names, *((described,) if described != old.description else ()))
             more = {"aliases": aliases, "description": described, "extracted": (*old.extracted, *gained)}
             self.extended[entity.id] = old.model_copy(update=more)
-
-    def _add_review(self, known: Entity, fresh: Entity) -> None:
-        """Put the question whether two entities are one, which only a person can answer."""
-        self.reviews.append(
-            build_record(
-                Review,
-                id=same_entity_review_id(self.user_id, known.id, fresh.id),
-                channel=self.channel,
-                about="same_entity",
-                question=f"Are {known.name!r} and {fresh.name!r} the same {fresh.type}?",
-                record_ids=(known.id, fresh.id),
-            )
-        )
 
 
 def list_draft_texts(draft: EntityDraft) -> list[str]:

@@ -7,7 +7,7 @@ no turn is extracted twice, whoever tries, and nothing is left of what was forgo
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from types import MappingProxyType
 from typing import Any
@@ -23,8 +23,10 @@ from agentmem.errors import InvalidRecord
 from agentmem.extraction.contradiction import CandidateRetriever, ContradictionClassifier, ContradictionVerdict
 from agentmem.extraction.doubt import list_changes
 from agentmem.extraction.doubted_beliefs import ChangingTurn, mark_doubted
-from agentmem.extraction.drafts import EntityDraft, ExtractionDraft, FactDraft, TurnSummaryDraft, Window
-from agentmem.extraction.entity_resolution import PERSON, EntityResolver, list_draft_texts
+from agentmem.extraction.drafts import ExtractionDraft, FactDraft, TurnSummaryDraft, Window
+from agentmem.extraction.entity_resolution import EntityResolver, list_draft_texts
+from agentmem.extraction.plain.claim_sentences import write_sentence
+from agentmem.extraction.plain.slot_claim import SlotClaim
 from agentmem.extraction.plain.turn_text import read_turn
 from agentmem.memory.context import MemoryContext
 from agentmem.memory.episodic import IMPORTED_MARK
@@ -133,10 +135,7 @@ class _ChangeBuilder:
         self.entities = {entity.id: entity for entity in current}
         self.resolver = EntityResolver(self.context.scope.user_id, self.window.channel, current)
         drafts = [draft for draft in self.draft.entities if draft.turn_id in self.turns]
-        alike = await self._find_similar_entities(
-            [d for d in drafts if d.type != PERSON and not self.resolver.is_known(d)]
-        )
-        meant = [self.resolver.resolve_or_create(draft, self.new_id(), alike.get(draft.name, ())) for draft in drafts]
+        meant = [self.resolver.resolve_or_create(draft, self.new_id()) for draft in drafts]
         first: dict[str, str] = {}
         for draft, entity_id in zip(drafts, meant, strict=True):
             first.setdefault(entity_id, draft.turn_id)
@@ -144,9 +143,6 @@ class _ChangeBuilder:
             self._upsert(entity, self.entities[entity.id].seq)
         for entity in self.resolver.created.values():
             self._upsert(entity.model_copy(update={"first_seen": self._stated_at(first[entity.id])}), None)
-        for review in self.resolver.reviews:
-            self._expect_entities(review.record_ids)
-            self._upsert(review, None)
         said: dict[tuple[str, str], list[str]] = {}
         for draft, entity_id in zip(drafts, meant, strict=True):
             if entity_id:
@@ -156,16 +152,6 @@ class _ChangeBuilder:
             self._insert_if_absent(
                 build_mention(self.context.scope.user_id, self.window.channel, turn_id, entity_id, texts)
             )
-
-    async def _find_similar_entities(self, drafts: Sequence[EntityDraft]) -> dict[str, list[tuple[Entity, float]]]:
-        """Known entities of the channel like these new names; none for an embedder that sees words alone."""
-        served = self.context.engine.vector_projections[:1]
-        if not drafts or not served or served[0].embedder.identity.startswith("hash:"):
-            return {}
-        texts = [Entity(name=draft.name, description=draft.description).search_text() for draft in drafts]
-        found = await self.retriever.find_similar(texts, Entity)
-        here = [[(self.entities[one.id], cosine) for one, cosine in each if one.id in self.entities] for each in found]
-        return {draft.name: each for draft, each in zip(drafts, here, strict=True)}
 
     def _expect_entities(self, ids: Sequence[str]) -> Sequence[str]:
         """These ids of entities, of which the known ones are to be what they were when their names were looked up."""
@@ -184,8 +170,7 @@ class _ChangeBuilder:
         for draft in beliefs:
             await self._add_belief(draft)
             for known in filter(None, map(replaced.get, (*draft.ends_fact_ids, draft.supersedes_id))):
-                if not known.slot:  # what fills a slot was settled
-                    await self._end_fact(known, draft)
+                await self._end_fact(known, draft)
         for draft in sorted(self.draft.facts, key=lambda draft: bool(draft.review_reason)):
             if draft.turn_id in self.turns and not draft.slot:
                 saying = self.drafts_by_claim.setdefault(hash_claim(draft.claim), [draft])
@@ -211,8 +196,8 @@ class _ChangeBuilder:
             await self._add_fact(draft, near[draft.claim], verdicts.get(draft.claim, []))
 
     async def _read_target_facts(self, drafts: Sequence[FactDraft]) -> dict[str, Fact]:
-        """Known facts that these replace or end, as they stand now; what was forgotten meanwhile is not known."""
-        wanted = {name for draft in drafts for name in (draft.supersedes_id, *draft.ends_fact_ids)}
+        """Known facts that these replace, end or doubt, as they stand now; what was forgotten is not known."""
+        wanted = {name for each in drafts for name in (each.supersedes_id, *each.ends_fact_ids, *each.doubts_fact_ids)}
         ids = [fact.id for fact in self.window.known_facts if fact.id in wanted]
         found = await self.context.engine.log.read_records("Fact", ids, self.context.scope) if ids else []
         return {fact.id: fact for fact in found if isinstance(fact, Fact) and fact.status is not Status.FORGOTTEN}
@@ -326,12 +311,29 @@ class _ChangeBuilder:
         await self._merge_change(change, draft, fields, replaced_fact=known)
 
     async def _end_fact(self, known: Fact, draft: FactDraft) -> None:
-        """Let a fact end in the world when it was said to be over."""
+        """Let a fact end in the world when it was said to be over; a belief by the decision table."""
+        if known.slot:
+            over = SlotClaim(subject=known.subject, slot=known.slot, value=known.value, operation="over")
+            return await self._add_belief(
+                replace(
+                    draft,
+                    claim=write_sentence(over, "The user" if known.subject == USER_SUBJECT else known.subject),
+                    subject=known.subject,
+                    slot=known.slot,
+                    value=known.value,
+                    operation="over",
+                    mark="",
+                    temporal_context="future" if known.temporal_context == "future" else "past",
+                    name="",
+                    depends_on=(),
+                )
+            )
         current = await self.semantic.get_current_successor(known.id)
         end = draft.valid_to or draft.valid_from or self._stated_at(draft.turn_id)
         begun = current.valid_from is None or end is None or end > current.valid_from
         if current.valid_to is None and begun and current.key not in self.upserts:
             self._upsert(current.model_copy(update={"valid_to": end}), current.seq)
+        return None
 
     async def _merge_change(
         self, change: Change, draft: FactDraft, fields: Mapping[str, Any], replaced_fact: Fact | None = None
@@ -416,6 +418,7 @@ class _ChangeBuilder:
 
     async def add_doubts(self) -> None:
         """Note of held beliefs that a turn of the user casts doubt on them; where none tells of a change, read none."""
+        await self._add_linked_doubts()
         own = [turn for turn in self.turns.values() if turn.role == "user"]
         changing = [
             ChangingTurn(turn.id, said_at, changes)
@@ -430,6 +433,19 @@ class _ChangeBuilder:
             doubt = {"doubted_at": fact.doubted_at, "doubt_spans": fact.doubt_spans}
             for each in (fact, *await find_global_copies(self.context, [fact])):
                 self._upsert(each.model_copy(update=doubt), each.seq)
+
+    async def _add_linked_doubts(self) -> None:
+        """Note of beliefs that a claim is said to end that they are in doubt, where its words do not tell so."""
+        linking = [draft for draft in self.draft.facts if draft.doubts_fact_ids and draft.turn_id in self.turns]
+        targets = await self._read_target_facts(linking)
+        for draft in linking:
+            for target in filter(None, map(targets.get, draft.doubts_fact_ids)):
+                if target.key not in self.upserts and not target.in_doubt_since and draft.span:
+                    doubt = {
+                        "doubted_at": self._stated_at(draft.turn_id),
+                        "doubt_spans": ((draft.turn_id, *draft.span),),
+                    }
+                    self._upsert(target.model_copy(update=doubt), target.seq)
 
     def _date_claims(self) -> dict[tuple[str, str], datetime]:
         """When this window last claimed something of a slot, by subject and slot."""

@@ -9,10 +9,11 @@ import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import datetime
+from typing import Literal
 
 from agentmem.beliefs.belief import Tense
 from agentmem.beliefs.slots import OWN_NAME_SLOTS, PEOPLE_SLOTS, PREFERENCE_SLOTS, USER_SUBJECT, NamedSlot, find_slot
-from agentmem.beliefs.values import has_digit
+from agentmem.beliefs.values import has_digit, is_same_value, remove_part
 from agentmem.core.lifecycle import DOUBT_TAG, DOUBTFUL
 from agentmem.core.records import RELATION_KINDS, Fact, Turn
 from agentmem.core.scope import is_self_channel
@@ -34,7 +35,7 @@ from agentmem.extraction.reply_schema import (
     RelationItem,
     TurnItem,
 )
-from agentmem.extraction.said_words import find_quote, has_words
+from agentmem.extraction.said_words import find_quote, has_words, is_said, list_content_words, list_words
 from agentmem.text.normalization import MONTHS, normalize_claim, slugify
 from agentmem.text.temporal import TimeRange, parse_date_range
 from agentmem.text.tokenizer import tokenize
@@ -236,15 +237,23 @@ class _ReplyParser:
         if draft.review_reason or draft.certainty == DOUBTFUL:
             return draft
         draft = self._take_known_value(draft, item)
-        ended = [name for label in item.ends if (name := self._resolve_ended(label, draft))]
-        takes_place = bool(ended) and draft.operation == "is" and item.tense != "past"
-        premises = [self.names_by_label.get(label) or self._resolve_fact_label(label) for label in item.rests_on]
+        named = {label: fact for label in item.ends if (fact := self._find_fact(label))}
+        links = {fact.id: self._judge_end(fact, draft, item) for fact in named.values()}
+        self.notes += ["link: to a fact about something else" for told in links.values() if not told]
+        ended = [fact for fact in named.values() if links[fact.id] == "ends"]
+        opened = "" if draft.slot else next((fact.id for fact in ended if not fact.slot), "")
+        replaced = opened if draft.operation == "is" and item.tense != "past" else ""
+        premises = [
+            self.names_by_label.get(label) or getattr(self._find_fact(label), "id", "") for label in item.rests_on
+        ]
+        others = {"", draft.name, *(fact.id for fact in ended)}
         return replace(
             draft,
-            supersedes_id=ended[0] if takes_place else "",
-            ends_fact_ids=tuple(dict.fromkeys(ended[1:] if takes_place else ended)),
-            is_correction=takes_place and item.mark == "correct",
-            depends_on=tuple(dict.fromkeys(name for name in premises if name and name not in (*ended, draft.name))),
+            supersedes_id=replaced,
+            ends_fact_ids=tuple(fact.id for fact in ended if fact.id != replaced),
+            doubts_fact_ids=tuple(name for name, told in links.items() if told == "doubts"),
+            is_correction=bool(replaced) and item.mark == "correct",
+            depends_on=tuple(dict.fromkeys(name for name in premises if name not in others)),
         )
 
     def _take_known_value(self, draft: FactDraft, item: FactItem) -> FactDraft:
@@ -253,33 +262,41 @@ class _ReplyParser:
             return draft
         known = (self.labels.facts.get(label) for label in item.ends)
         same = (fact for fact in known if fact and (fact.slot, fact.subject) == (draft.slot, draft.subject))
-        value = next((fact.value for fact in same if not fact.is_denied), draft.value)
-        return replace(draft, value=value)
+        held = next((fact.value for fact in same if not fact.is_denied), draft.value)
+        return draft if remove_part(held, draft.value) else replace(draft, value=held)
 
-    def _resolve_fact_label(self, label: str) -> str:
-        """The id of a known fact; "" with a note for a label that was not given."""
+    def _find_fact(self, label: str) -> Fact | None:
+        """The known fact of a label; None with a note for a label that was not given."""
         fact = self.labels.facts.get(label)
-        if fact is None:
-            self.notes.append("link: label unknown")
-        return fact.id if fact else ""
+        self.notes += [] if fact else ["link: label unknown"]
+        return fact
 
-    def _resolve_ended(self, label: str, draft: FactDraft) -> str:
-        """The id of an open claim that this one may end; what fills a slot is ended by the decision table alone."""
-        fact = self.labels.facts.get(label)
-        if fact is None:
-            self.notes.append("link: label unknown")
+    def _judge_end(self, fact: Fact, draft: FactDraft, item: FactItem) -> Literal["ends", "doubts", "settled", ""]:
+        """What a claim does to a known fact that it is said to end; "" where it is about something else.
+
+        A claim of the same slot and subject is left to the decision table, unless it takes the place of one of several
+        values. A belief is in doubt where the words of the claim do not name it, or tell of no change.
+        """
+        slot = find_slot(fact.slot, self.grounding.window.slots) if fact.slot else None
+        if slot and (fact.slot, fact.subject.casefold()) == (draft.slot, draft.subject.casefold()):
+            replaces = slot.kind == "set" and draft.operation == "is" and not is_same_value(fact.value, draft.value)
+            return "ends" if replaces and item.tense in ("", "current") else "settled"
+        if is_self_channel(fact.channel) is not self.agent_private:
             return ""
-        if fact.slot or draft.slot:
-            is_same = (fact.slot, fact.subject.casefold()) == (draft.slot, draft.subject.casefold())
-            self.notes += [] if is_same else ["link: to a fact about something else"]
+        text = self.grounding.text_of(self.grounding.turns[draft.turn_id])
+        said = frozenset(list_words(f"{draft.claim} {draft.quote}"))
+        if slot is None:
+            return "ends" if self._is_related(fact, draft) else ""
+        if draft.subject.casefold() != fact.subject.casefold() and not is_said(fact.subject.casefold(), said):
             return ""
-        if is_self_channel(fact.channel) is self.agent_private and self._is_related(fact, draft):
-            return fact.id
-        self.notes.append("link: to a fact about something else")
-        return ""
+        is_named = all(is_said(word, said) for word in list_content_words(fact.value)) or self._is_related(fact, draft)
+        tells_change = (
+            draft.operation != "is" or bool(item.mark) or has_words(text, "end", "doubt", "parted", "negation")
+        )
+        return "ends" if is_named and tells_change else "doubts"
 
     def _is_related(self, fact: Fact, draft: FactDraft) -> bool:
-        """Whether two open claims are about the same people and share a word of substance that is nobody's name."""
+        """Whether two claims are about the same people and share a word of substance that is nobody's name."""
         people = {name.casefold() for name in self.labels.people.values()} - {USER_SUBJECT}
         mine, theirs = (_find_people(one.claim, one.subject, people) for one in (draft, fact))
         if mine != theirs and not mine & theirs:

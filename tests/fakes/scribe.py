@@ -18,6 +18,7 @@ TurnReply = Mapping[str, Any]  # facts, entities, relations (without the turn's 
 class FakeExtractionLLM:
     """Answers extraction from `replies_by_text`, by the text of a turn; verdicts from `verdicts`, by the two claims.
 
+    Links are labels or texts of known facts.
     `intercept` may raise, or give the text of a reply in place of the right one, for a request.
     """
 
@@ -59,7 +60,11 @@ class FakeExtractionLLM:
                 for item in said.get(name, ()):
                     quote = {} if name == "entities" else {"quote": turn["text"]}
                     linked = {
-                        field: [known[claim] for claim in item[field] if claim in known]
+                        field: [
+                            known.get(claim, claim)
+                            for claim in item[field]
+                            if {claim, known.get(claim)} & {*known.values()}
+                        ]
                         for field in ("ends", "rests_on")
                         if field in item
                     }

@@ -111,7 +111,7 @@ def known_fact(claim: str, **fields: str) -> Fact:
         (known_fact("Mateo plays chess.", subject="Mateo"), {"claim": "The user quit chess."}, False),
         (known_fact("The user plays chess.", subject="user"), {"claim": "The user quit chess."}, True),
         (known_fact("The user plays chess.", subject="user"), {"claim": "The user sings."}, False),
-        (known_fact("The user plays chess.", subject="user"), {"slot": "hobbies", "value": "chess"}, False),
+        (known_fact("The user plays chess.", subject="user"), {"slot": "hobbies", "value": "chess"}, True),
         (
             known_fact("Mateo works at Ikea", subject="Mateo", slot="employer", value="Ikea"),
             {"claim": "The user quit chess."},

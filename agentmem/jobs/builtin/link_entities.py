@@ -17,14 +17,7 @@ from agentmem.core.records import Entity, Review, build_record
 from agentmem.core.scope import Scope
 from agentmem.engine.engine import Engine
 from agentmem.errors import Conflict, InvalidRecord, NotFound
-from agentmem.extraction.entity_resolution import (
-    AGENT,
-    MIN_REVIEW_COSINE,
-    PERSON,
-    UNKNOWN_TYPE,
-    is_compatible_type,
-    slugs_of,
-)
+from agentmem.extraction.entity_resolution import AGENT, UNKNOWN_TYPE, is_compatible_type, slugs_of
 from agentmem.jobs.job import JobOptions, JobReport, context_for
 from agentmem.jobs.runner import leased_job
 from agentmem.memory.context import MemoryContext
@@ -36,7 +29,8 @@ MINUTES = 60.0
 TRIGGER = "changes"
 WATCHES = ("Entity",)
 COMPARE_BATCH_SIZE = 256  # entities that are compared with all others at once
-USER_TYPE = "user"
+MIN_REVIEW_COSINE = 0.75  # from which two names of one type are put to a person
+PERSON, USER_TYPE = "person", "user"
 
 EntityPair = tuple[Entity, Entity]
 

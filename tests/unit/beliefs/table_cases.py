@@ -166,6 +166,11 @@ CASES = [
     Case("diet=vegan; diet=vegetarian | deny", "add denial", "vegan"),
     Case("diet=vegan; diet=vegan | over guess", "nothing", "vegan"),
     Case("answer_format=lists; answer_format=lists | over", "end", ""),
+    Case("answer_format=lists, no emoji; answer_format=lists | over", "end", "no emoji"),
+    Case("hobbies=chess, judo and golf; hobbies=judo | over", "end", "chess and golf"),
+    Case("hobbies=chess and golf; hobbies=golf | deny", "end", "chess"),
+    Case("hobbies=chess and golf; hobbies=golf | over reported", "review", "chess and golf"),
+    Case("employer=Smith and Sons; employer=Sons | over", "end", ""),
     # row 11: the past
     Case("home=Oslo; home=Turin | past", "add past", "Oslo"),
     Case("home=Turin | past; home=Turin | past", "reinforce", ""),
