@@ -7,8 +7,10 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from agentmem.beliefs.slots import PEOPLE_SLOTS, USER_SUBJECT, Slot
+from agentmem.core.lifecycle import DOUBTFUL
 from agentmem.core.records import Fact
 from agentmem.extraction.doubt import ChangeSentence, Held, find_doubt
+from agentmem.extraction.drafts import FactDraft
 from agentmem.memory.semantic.belief_lines import find_named_slot
 from agentmem.memory.semantic.beliefs import to_belief
 
@@ -57,6 +59,16 @@ def mark_doubted(
                 moved.setdefault((fact.subject, fact.slot), turn.said_at)
                 yield fact.model_copy(update={"doubted_at": turn.said_at, "doubt_spans": ((turn.id, *span),)})
                 break
+
+
+def date_claims(claims: Iterable[tuple[FactDraft, datetime | None]]) -> dict[Place, datetime]:
+    """When a window last claimed something of a slot, by the claims with their moments."""
+    found: dict[Place, datetime] = {}
+    for draft, moment in claims:
+        place = (draft.subject or USER_SUBJECT, draft.slot)
+        if draft.slot and draft.certainty != DOUBTFUL and moment is not None:
+            found[place] = max(moment, found.get(place, moment))
+    return found
 
 
 def _name_people(facts: Iterable[Fact]) -> dict[str, tuple[str, ...]]:

@@ -50,7 +50,8 @@ class FactDraft:
     `slot`, `value`, `operation` and `mark` make it a claim about a slot, which the decision table settles.
     `ends_fact_ids` are the ids of known facts that came to their end, `doubts_fact_ids` of those that may have.
     `depends_on` are ids of known facts, and names of drafts before this one, without
-    which this one would not hold; `name` is the draft's own. `agent_private` puts it in the agent's own channel.
+    which this one would not hold; `name` is the draft's own. `agent_private` puts it in the agent's own channel, and
+    with `is_general` it changes what is believed in every channel, where that is told of.
     """
 
     turn_id: str
@@ -71,6 +72,7 @@ class FactDraft:
     ends_fact_ids: tuple[str, ...] = ()
     doubts_fact_ids: tuple[str, ...] = ()
     agent_private: bool = False
+    is_general: bool = False
     tags: tuple[str, ...] = ()
     review_reason: str = ""
     slot: str = ""

@@ -9,8 +9,10 @@ from typing import TypeVar
 
 from agentmem.beliefs.slots import THING_SUBJECT, USER_SUBJECT
 from agentmem.core.records import Fact, Turn
+from agentmem.core.scope import GLOBAL
 from agentmem.extraction.drafts import Window
 from agentmem.extraction.plain.window_claims import list_known_people
+from agentmem.extraction.reply_schema import MAX_ITEMS
 from agentmem.text.tokenizer import estimate_tokens
 
 T = TypeVar("T")
@@ -58,6 +60,12 @@ class LabelMap:
             return turn.speaker or USER_SUBJECT
         return name
 
+    def list_choices(self) -> dict[str, list[str]]:
+        """The labels that the fields of a reply may hold; new items of a reply are N1, N2, …"""
+        facts, fresh = list(self.facts), [f"N{number}" for number in range(1, MAX_ITEMS["facts"] + 1)]
+        turns = [*self.turns, *self.context_turns]
+        return {"turn": list(self.turns), "leans_on": turns, "ends": facts, "rests_on": [*facts, *fresh]}
+
     def describe_people(self) -> dict[str, str]:
         """The people as a prompt shows them, by label: the name, and what they are to the user where that is known."""
         kin = {fact.value.casefold(): fact.slot for fact in self.facts.values() if fact.subject == USER_SUBJECT}
@@ -71,7 +79,12 @@ class LabelMap:
     def describe_facts(self) -> dict[str, str]:
         """The known facts by label: those of slots as "P1.employer = Kestrel Labs", others as claims."""
         labels = {name.casefold(): label for label, name in self.people.items()}
-        return {label: _describe(fact, labels) for label, fact in self.facts.items()}
+        return {label: _describe(fact, labels) + self._describe_scope(fact) for label, fact in self.facts.items()}
+
+    def _describe_scope(self, fact: Fact) -> str:
+        """That a fact holds in every channel, where the turns are in one of them."""
+        is_here = all(turn.channel == fact.channel for turn in self.turns.values())
+        return " (everywhere)" if fact.channel == GLOBAL and not is_here else ""
 
 
 def _select_facts(window: Window) -> list[Fact]:

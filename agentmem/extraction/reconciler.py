@@ -18,23 +18,24 @@ from agentmem.core.edges import build_mention, build_relation
 from agentmem.core.lifecycle import DOUBTFUL
 from agentmem.core.record import Key, Record, Status
 from agentmem.core.records import Edge, Entity, Fact, Gloss, Review, Turn, build_record
-from agentmem.core.scope import self_channel
+from agentmem.core.scope import GLOBAL, self_channel
 from agentmem.errors import InvalidRecord
 from agentmem.extraction.contradiction import CandidateRetriever, ContradictionClassifier, ContradictionVerdict
 from agentmem.extraction.doubt import list_changes
-from agentmem.extraction.doubted_beliefs import ChangingTurn, mark_doubted
+from agentmem.extraction.doubted_beliefs import ChangingTurn, date_claims, mark_doubted
 from agentmem.extraction.drafts import ExtractionDraft, FactDraft, TurnSummaryDraft, Window
 from agentmem.extraction.entity_resolution import EntityResolver, list_draft_texts
 from agentmem.extraction.plain.claim_sentences import write_sentence
 from agentmem.extraction.plain.slot_claim import SlotClaim
 from agentmem.extraction.plain.turn_text import read_turn
 from agentmem.memory.context import MemoryContext
-from agentmem.memory.episodic import IMPORTED_MARK
+from agentmem.memory.episodic import IMPORTED_MARK, LIMITED_MARK
 from agentmem.memory.semantic.beliefs import (
     ClaimWords,
     find_open_event,
     name_event,
     read_beliefs,
+    read_slot_facts,
     settle_fact,
 )
 from agentmem.memory.semantic.end_relations import find_ended_relations
@@ -269,11 +270,35 @@ class _ChangeBuilder:
         return await self._merge_change(change, draft, fields)
 
     async def _add_belief(self, draft: FactDraft) -> None:
-        """Settle a claim about a slot; claims of one window see each other, in the order in which they were said."""
+        """Settle a claim about a slot; claims of one window see each other, in the order in which they were said.
+
+        What is meant for everywhere changes what every channel reads, where that holds the slot, and not from a turn
+        whose key reaches no further than its channel.
+        """
+        own = self._channel(draft)
+        held = await self._read_held(draft, GLOBAL) if not own.startswith("_") else []
+        if not draft.value and draft.operation != "is" and len(held) == 1 and not await self._read_held(draft, own):
+            draft = replace(draft, value=held[0].value)
+        if not (draft.is_general and held) or self.turns[draft.turn_id].metadata.get(LIMITED_MARK):
+            return await self._settle_belief(draft, own)
+        if await self._read_held(draft, own):
+            await self._settle_belief(draft, own)
+        return await self._settle_belief(draft, GLOBAL)
+
+    async def _read_held(self, draft: FactDraft, channel: str) -> list[Fact]:
+        """What a channel holds, or plans, of the slot and subject of a claim."""
+        pending = self._list_pending()
+        found = await read_slot_facts(self.context, channel, draft.subject or USER_SUBJECT, draft.slot, pending)
+        return [fact for fact in found if not fact.superseded_at and not fact.valid_to and not fact.is_denied]
+
+    def _list_pending(self) -> list[Fact]:
+        return [record for record in self.upserts.values() if isinstance(record, Fact)]
+
+    async def _settle_belief(self, draft: FactDraft, channel: str) -> None:
         fields = self._build_fact_fields(draft, [draft])
-        fact = build_record(Fact, channel=self._channel(draft), claim=draft.claim, **fields)
+        fact = build_record(Fact, channel=channel, claim=draft.claim, **fields)
         said_at = {"slot": draft.slot, "value": draft.value, "said_at": self._stated_at(draft.turn_id)}
-        pending = [record for record in self.upserts.values() if isinstance(record, Fact)]
+        pending = self._list_pending()
         words = ClaimWords(draft.operation, draft.mark)
         fact = fact.model_copy(update=said_at)
         if draft.slot.startswith(("date:", "flight:")):
@@ -427,9 +452,9 @@ class _ChangeBuilder:
         ]
         if not changing:
             return
-        pending = [record for record in self.upserts.values() if isinstance(record, Fact)]
-        known = await read_beliefs(self.context, self.window.channel, pending)
-        for fact in mark_doubted(known, changing, self._date_claims(), self.window.slots):
+        known = await read_beliefs(self.context, self.window.channel, self._list_pending())
+        claims = [(draft, self._stated_at(draft.turn_id)) for draft in self.draft.facts if draft.turn_id in self.turns]
+        for fact in mark_doubted(known, changing, date_claims(claims), self.window.slots):
             doubt = {"doubted_at": fact.doubted_at, "doubt_spans": fact.doubt_spans}
             for each in (fact, *await find_global_copies(self.context, [fact])):
                 self._upsert(each.model_copy(update=doubt), each.seq)
@@ -446,17 +471,6 @@ class _ChangeBuilder:
                         "doubt_spans": ((draft.turn_id, *draft.span),),
                     }
                     self._upsert(target.model_copy(update=doubt), target.seq)
-
-    def _date_claims(self) -> dict[tuple[str, str], datetime]:
-        """When this window last claimed something of a slot, by subject and slot."""
-        claims = [draft for draft in self.draft.facts if draft.slot and draft.certainty != DOUBTFUL]
-        dated = [(self._stated_at(each.turn_id), each) for each in claims if each.turn_id in self.turns]
-        found: dict[tuple[str, str], datetime] = {}
-        for moment, draft in dated:
-            place = (draft.subject or USER_SUBJECT, draft.slot)
-            if moment is not None:
-                found[place] = max(moment, found.get(place, moment))
-        return found
 
     # -- relations and glosses
 

@@ -164,6 +164,7 @@ class _ReplyParser:
             valid_from=begins,
             valid_to=None if ends and begins and ends <= begins else ends,
             agent_private=self.agent_private,
+            is_general=item.scope == "everywhere" and not self.agent_private,
             slot=self._find_slot(item.slot),
             value=" ".join(item.value.split()),
             operation=item.op or "is",

@@ -137,6 +137,7 @@ _CERTAINTIES = ("explicit", "implied", "inferred", "uncertain")
 _TENSES = ("current", "past", "planned")
 _OPERATIONS = ("is", "over", "deny")
 _MARKS = ("change", "correct")
+_SCOPES = ("here", "everywhere")
 
 
 class TurnItem(BaseModel):
@@ -164,6 +165,7 @@ class FactItem(BaseModel):
     tense: Annotated[Literal["current", "past", "planned", ""], _choice(*_TENSES)] = ""
     op: Annotated[Literal["is", "over", "deny", ""], _choice(*_OPERATIONS)] = ""
     mark: Annotated[Literal["change", "correct", ""], _choice(*_MARKS)] = ""
+    scope: Annotated[Literal["here", "everywhere", ""], _choice(*_SCOPES)] = ""
     since: _Words = ""
     until: _Words = ""
     certainty: Annotated[Literal["explicit", "implied", "inferred", "uncertain", ""], _choice(*_CERTAINTIES)] = ""

@@ -28,6 +28,8 @@ MAX_CONVERSATION_TURNS = 10_000  # that are read when no limit is given
 MAX_WINDOW_HOURS = 24 * 365 * 1000  # hours
 MAX_LIVE_TURNS = 50  # more turns at once are an import, not a running session
 IMPORTED_MARK = "imported"  # the mark in the metadata of turns that came from a file
+LIMITED_MARK = "limited_key"  # of turns by a key of one channel or agent: they change nothing in other channels
+OWN_MARKS = frozenset({IMPORTED_MARK, LIMITED_MARK})
 TURN_FIELDS = frozenset(
     {
         "role",
@@ -242,6 +244,8 @@ class EpisodicMemory:
             fields["role"] = parse_role(fields["role"])
         scope = self._context.scope
         defaults = {"channel": scope.channel, "agent_id": scope.agent_id, "session_id": scope.session_id}
+        if scope.own_channels is not None:
+            fields["metadata"] = {**fields.get("metadata", {}), LIMITED_MARK: True}
         record = build_record(Turn, **{**defaults, **fields})
         if "conversation_id" in fields:
             conversation_id = check_identifier(record.conversation_id, "conversation_id")
@@ -369,7 +373,7 @@ def _collect_turns(entries: Sequence[JournalEntry]) -> list[Turn]:
 def _hash_request(record: Turn, fields: Mapping[str, Any]) -> str:
     # What was given, without what was filled in: the same turn sent again, or imported, has the same fingerprint.
     when: datetime | None = record.timestamp if fields.get("timestamp") is not None else None
-    metadata = {name: value for name, value in record.metadata.items() if name != IMPORTED_MARK}
+    metadata = {name: value for name, value in record.metadata.items() if name not in OWN_MARKS}
     return hash_request(
         role=record.role,
         content=record.content,

@@ -14,6 +14,7 @@ from agentmem.extraction.plain.slot_claim import SlotClaim
 from agentmem.extraction.plain.window_claims import NON_HUMAN_ROLES, read_slot_claims
 from agentmem.extraction.rules.names import NAME_PATTERN, NameMention, find_aliases, find_kin, find_names
 from agentmem.extraction.rules.sentences import drop_quoted_material, split_sentences
+from agentmem.extraction.said_words import has_words
 from agentmem.text.normalization import slugify
 
 EXTRACTOR = "rules:3"
@@ -97,7 +98,12 @@ class _TurnExtractor:
             value=claim.value,
             operation=claim.operation,
             mark=claim.mark,
+            is_general=has_words(self._find_sentence(claim), "everywhere"),
         )
+
+    def _find_sentence(self, claim: SlotClaim) -> str:
+        """The sentence in which a claim stands."""
+        return next((each.text for each in reversed(self.sentences) if each.start <= claim.span[0]), "")
 
     def _extract_acquaintances(self, taken: set[str]) -> Iterator[FactDraft]:
         """Open claims about named people for whom there is no slot, such as a colleague or an aunt."""

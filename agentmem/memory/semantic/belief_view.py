@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 from functools import partial
@@ -24,6 +24,7 @@ from agentmem.memory.context import MemoryContext
 from agentmem.memory.premises import read_grounds
 from agentmem.memory.read_audit import audit_read
 from agentmem.memory.semantic.beliefs import order_by_word, to_belief
+from agentmem.memory.semantic.channel_beliefs import join_channels
 from agentmem.stores.values import Where
 from agentmem.text.plain_line import to_plain_line
 from agentmem.text.relative_dates import render_day
@@ -175,7 +176,7 @@ class BeliefView:
 
 
 def group_by_slot(
-    facts: Iterable[Fact],
+    facts: Collection[Fact],
     moment: datetime,
     own: Mapping[str, Slot] | None = None,
     only: str | None = None,
@@ -186,11 +187,12 @@ def group_by_slot(
     `own` are an application's own slots, `only` a slot that is asked for alone, `rests` the premises that facts were
     said to have, by id. [] where no fact fills a slot.
     """
-    found = {fact.id: fact for fact in sorted(facts, key=order_by_word)}
+    slots = find_slots((fact.slot for fact in facts), own)
+    found = {fact.id: fact for fact in sorted(join_channels(facts, slots), key=order_by_word)}
     beliefs = list(map(to_belief, found.values()))
     if rests:
         beliefs = [_with_premises(each, rests) for each in beliefs]
-    known = BeliefSet(beliefs, _find_slots(beliefs, own))
+    known = BeliefSet(beliefs, slots)
     return [
         SlotBeliefs(state.subject, state.slot, *(tuple(found[each.key] for each in part) for part in parts))
         for state in known.states(moment)
@@ -218,10 +220,10 @@ def _with_premises(belief: Belief, rests: Mapping[str, Premises]) -> Belief:
     return replace(belief, named_premises=named, is_fallen=is_fallen)
 
 
-def _find_slots(beliefs: Sequence[Belief], own: Mapping[str, Slot] | None) -> dict[str, NamedSlot]:
-    """The slots of these beliefs and those that they rest on. One that an application took away has one value."""
+def find_slots(names: Iterable[str], own: Mapping[str, Slot] | None) -> dict[str, NamedSlot]:
+    """The slots of these names and those that they rest on. One that an application took away has one value."""
     found = dict[str, NamedSlot]()
-    wanted = [each.slot for each in beliefs]
+    wanted = [*names]
     while wanted:
         name = wanted.pop()
         if name not in found:
