@@ -187,7 +187,7 @@ class _ModelReader:
 
     async def _ask(self, request: LLMRequest, window: Window, system: str) -> tuple[ExtractionDraft, str]:
         """The draft of a reply, and why it says nothing; "" when it says something."""
-        told = await self.llm.ask(request, self.profile.reply)
+        told = await self.llm.ask(request, self.profile.reply, LabelMap.from_window(window).list_choices())
         reply = told.to_full() if isinstance(told, SmallExtractionReply) else told
         draft = await asyncio.to_thread(parse_reply, reply, window, system)  # it may take a while to check
         rules = select_turns(self.rules, (turn.id for turn in window.turns))
@@ -199,7 +199,9 @@ class _ModelReader:
             return ExtractionDraft()
         blocks = _load("extract_agent.md")
         reply = await self.llm.ask(
-            _build_request(window, PURPOSE_AGENT, blocks, token_factor, self.profile), AgentExtractionReply
+            _build_request(window, PURPOSE_AGENT, blocks, token_factor, self.profile),
+            AgentExtractionReply,
+            LabelMap.from_window(window).list_choices(),
         )
         return await asyncio.to_thread(parse_agent_reply, reply, window, blocks["system"])
 

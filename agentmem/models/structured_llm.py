@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cache
 from types import MappingProxyType
@@ -28,6 +28,7 @@ _BOUNDS = {"maxItems", "maxLength"}
 MAX_SENT_BOUND = 1_000
 """Larger bounds are told in words: servers that make a grammar of a schema refuse some."""
 
+_NO_CHOICES: Mapping[str, Sequence[str]] = MappingProxyType({})
 _Defs = Mapping[str, Any]
 
 _Reply = TypeVar("_Reply", bound=BaseModel)
@@ -101,6 +102,28 @@ def _to_strict(schema: Mapping[str, Any], defs: _Defs, ancestors: tuple[str, ...
     if description:
         found["description"] = " ".join(description)
     return found
+
+
+def _restrict(schema: Mapping[str, Any], choices: Mapping[str, Sequence[str]]) -> dict[str, Any]:
+    """A strict schema in which fields of these names take these values alone; a list of none stays empty."""
+    found = dict(schema)
+    if "items" in found:
+        found["items"] = _restrict(found["items"], choices)
+    if "anyOf" in found:
+        found["anyOf"] = [_restrict(each, choices) for each in found["anyOf"]]
+    if "properties" in found:
+        found["properties"] = {
+            name: _choose(field, choices[name]) if name in choices else _restrict(field, choices)
+            for name, field in found["properties"].items()
+        }
+    return found
+
+
+def _choose(field: Mapping[str, Any], values: Sequence[str]) -> dict[str, Any]:
+    one = {"type": "string", "enum": list(values)}
+    if field.get("type") != "array":
+        return one
+    return {**field, "items": one} if values else {**field, "maxItems": 0}
 
 
 def _reference_name(schema: Mapping[str, Any]) -> str:
@@ -273,15 +296,22 @@ class StructuredLLM:
         self._budget = budget
         self._semaphore = asyncio.Semaphore(max(1, concurrency))
 
-    async def ask(self, request: LLMRequest, reply_type: type[_Reply]) -> _Reply:
+    async def ask(
+        self, request: LLMRequest, reply_type: type[_Reply], choices: Mapping[str, Sequence[str]] = _NO_CHOICES
+    ) -> _Reply:
         """The reply as a `reply_type`, whose schema goes with the request. An unusable reply is sent back once for
         repair, unless it was cut off at `max_tokens`.
+
+        `choices` are the values that fields of these names may have, at any depth. Servers that take bounds are told
+        them; vendors are not, for whom each schema is prepared anew. The reply is not checked against them.
 
         Raises BudgetExceeded before a call that the spending does not allow, InvalidModelOutput with the purpose and
         the first wrong field when the second reply is unusable too, TruncatedReply for one that was cut off, what
         `LLM.complete` raises, and ValueError for a `reply_type` that has no strict schema.
         """
-        request = replace(request, schema=to_strict_schema(reply_type, getattr(self._llm, "takes_bounds", False)))
+        takes_bounds = getattr(self._llm, "takes_bounds", False)
+        schema = to_strict_schema(reply_type, takes_bounds)
+        request = replace(request, schema=_restrict(schema, choices) if takes_bounds and choices else schema)
         reply = await self._send(request)
         found = _parse_reply(reply.text, reply_type)
         if isinstance(found, _InvalidReply) and not reply.is_truncated:

@@ -119,6 +119,17 @@ def test_a_server_of_ones_own_is_sent_the_bounds() -> None:
     assert "description" not in places
 
 
+@pytest.mark.parametrize("takes_bounds", [True, False])
+async def test_a_server_of_ones_own_is_told_which_values_there_are(takes_bounds: bool) -> None:
+    asks, llm = asker(GOOD)
+    llm.takes_bounds = takes_bounds  # type: ignore[attr-defined]
+    await asks.ask(ASK, Person, {"name": ["Ida", "Nora"], "city": ["Oslo"], "places": []})
+    told = llm.asked[0].schema["properties"]  # type: ignore[index]
+    assert told["name"].get("enum") == (["Ida", "Nora"] if takes_bounds else None)
+    assert told["places"].get("maxItems") == (0 if takes_bounds else None)
+    assert told["last"]["anyOf"][0]["properties"]["city"].get("enum") == (["Oslo"] if takes_bounds else None)
+
+
 @pytest.mark.parametrize("error", [ModelUnavailable("away"), RequestRefused("no"), ConfigError("no such model")])
 async def test_a_request_that_no_model_answered_costs_nothing(error: Exception) -> None:
     run = Budget(max_calls=1)
