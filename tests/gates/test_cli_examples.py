@@ -72,7 +72,7 @@ SECTIONS = read_sections()
 def fill(memory: AgentMemory) -> dict[str, list[str]]:
     """Store what the examples speak of; the ids by section."""
     memory.store_turns(TURNS)
-    facts = [memory.learn_fact(claim).id for claim in ("Mira lives in Oslo.", "Mira lives in Oslo, in Norway.")]
+    facts = [memory.learn_fact(claim).id for claim in ("Mira sings in Oslo.", "Mira sings in Oslo, in Norway.")]
     goals = [memory.add_goal(text).id for text in ("Pack", "Book a flight")]
     procedures = [
         memory.procedural.stage_candidate(f"Always answer in {language}", trigger="when I write").id

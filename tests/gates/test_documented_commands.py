@@ -1,6 +1,7 @@
 """Every block of the README, the quickstart, the command line and the operations page runs as it is printed.
 
-Each page runs in the environment that its own install line makes, away from the checkout.
+Each page runs in the environment that its own install line makes, away from the checkout. An environment takes half a
+minute, so `make lint` makes two: without extras, and with those of the servers. `make nightly` makes the others.
 """
 
 from __future__ import annotations
@@ -18,6 +19,11 @@ from tests.gates.installed import ROOT, Installed, read_blocks, run
 
 Give = Callable[[str], Installed]
 README, QUICKSTART, OPERATIONS = "README.md", "docs/quickstart.md", "docs/operations.md"
+DAILY_INSTALLS = {
+    "pip install agentmem-graph",
+    'pip install "agentmem-graph[local,neo4j,postgres,redis,worker]"',
+}
+DAILY_TARGETS = {"make demo", "make help"}
 RUN_BY_CI = {"make test", "make lint"}  # this test is part of one of them
 # Asks the README's first memory in words that share none with the turn.
 OTHER_WORDS = """
@@ -69,16 +75,19 @@ def test_every_block_has_a_test() -> None:
     }
 
 
-@pytest.mark.parametrize(
-    "line",
-    read_install_lines(README),
-)
+def mark_nightly(lines: list[str], daily: set[str]) -> list[Any]:
+    """All lines as parameters; those that are not daily run in the night."""
+    return [pytest.param(line, marks=[pytest.mark.nightly] * (line not in daily)) for line in lines]
+
+
+@pytest.mark.parametrize("line", mark_nightly(read_install_lines(README), DAILY_INSTALLS))
 def test_the_first_program_of_the_readme_runs(line: str, installed: Give, tmp_path: Path) -> None:
     program = read_blocks(README, "python")[0]
     said = installed(line).python(program + (OTHER_WORDS if "local" in line else ""), tmp_path)
     assert "allergic to peanuts" in said
 
 
+@pytest.mark.nightly
 def test_a_client_of_mcp_is_set_up(installed: Give, tmp_path: Path) -> None:
     (block,) = [block for block in read_blocks(README, "sh") if "claude mcp add" in block]
     line, _, command = block.strip().partition("\n")
@@ -90,17 +99,14 @@ def test_a_client_of_mcp_is_set_up(installed: Give, tmp_path: Path) -> None:
     assert "search_memory" in environment.shell(command, tmp_path, PATH=search)
 
 
-def list_make_lines() -> list[Any]:
-    """The lines of the README that call make, without the comments; those that start servers run in the night."""
+def list_make_lines() -> list[str]:
+    """The lines of the README that call make, without the comments."""
     lines = "\n".join(block for block in read_blocks(README, "sh") if block.startswith("make ")).splitlines()
-    calls = [line.partition("#")[0].strip() for line in lines if line]
-    return [
-        pytest.param(call, marks=[pytest.mark.nightly] * ("STACK" in call)) for call in calls if call not in RUN_BY_CI
-    ]
+    return [call for line in lines if line and (call := line.partition("#")[0].strip()) not in RUN_BY_CI]
 
 
 @pytest.mark.timeout(400)
-@pytest.mark.parametrize("line", list_make_lines())
+@pytest.mark.parametrize("line", mark_nightly(list_make_lines(), DAILY_TARGETS))
 def test_make_runs(line: str, tmp_path: Path) -> None:
     conversation = tmp_path / "conversation.json"
     turn = {
@@ -119,6 +125,7 @@ def test_make_runs(line: str, tmp_path: Path) -> None:
     assert run(*words, cwd=ROOT, environment={**outside, "AGENTMEM_HOME": str(tmp_path / "home")})
 
 
+@pytest.mark.nightly
 def test_the_quickstart_runs(installed: Give, tmp_path: Path) -> None:
     (line,) = read_install_lines(QUICKSTART)
     environment = installed(line)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib.util
 import re
 from collections.abc import Callable
+from contextlib import contextmanager
 from pathlib import Path
 from urllib.parse import urlsplit
 
@@ -13,7 +14,8 @@ import pytest
 import yaml
 
 from tests.gates.installed import ROOT, Installed, read_blocks
-from tests.servers.local import LocalServer
+from tests.servers.neo4j import Neo4j
+from tests.servers.plugin import run_server
 from tests.servers.postgres import Postgres
 from tests.servers.redis import Redis
 
@@ -39,16 +41,20 @@ def place(url: str) -> str:
     return urlsplit(url).netloc.rpartition("@")[2]
 
 
+# Servers of the test's own, without those of the run: nothing else in `make lint` needs any.
+give_server = contextmanager(run_server)
+
+
 @pytest.mark.timeout(400)
 def test_the_commands_of_the_page_lead_to_a_running_stack(
-    installed: Callable[[str], Installed], tmp_path: Path, postgres_url: str, redis_url: str, own_neo4j: LocalServer
+    installed: Callable[[str], Installed], tmp_path: Path
 ) -> None:
-    with Postgres() as postgres, Redis() as redis:
-        log, graph = urlsplit(postgres.url), urlsplit(own_neo4j.url)
+    with give_server(Postgres()) as postgres, give_server(Redis()) as redis, give_server(Neo4j()) as neo4j:
+        log, graph = urlsplit(postgres.url), urlsplit(neo4j.url)
         places = {
             "DB": place(postgres.url),
             "DB_ADMIN": f"{log.username}:{log.password}",
-            "GRAPH": place(own_neo4j.url),
+            "GRAPH": place(neo4j.url),
             "GRAPH_PASSWORD": str(graph.password),
             "CACHE": place(redis.url),
         }

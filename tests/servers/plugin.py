@@ -188,7 +188,8 @@ def _patient_redis(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPat
 # Each depends on the run's server: what has to be downloaded is then there, and why it cannot be had is known.
 
 
-def _run_server(server: LocalServer) -> Iterator[LocalServer]:
+def run_server(server: LocalServer) -> Iterator[LocalServer]:
+    """Start it for one test; a server that cannot be had fails the test or passes it over, as above."""
     try:
         server.start()
         yield server
@@ -201,16 +202,16 @@ def _run_server(server: LocalServer) -> Iterator[LocalServer]:
 @pytest.fixture
 def own_postgres(postgres_url: str) -> Iterator[LocalServer]:
     """A Postgres of the test's own."""
-    yield from _run_server(Postgres())
+    yield from run_server(Postgres())
 
 
 @pytest.fixture
 def own_redis(redis_url: str) -> Iterator[LocalServer]:
     """A Redis of the test's own."""
-    yield from _run_server(Redis())
+    yield from run_server(Redis())
 
 
 @pytest.fixture
 def own_neo4j(neo4j_url: str) -> Iterator[LocalServer]:
     """A Neo4j of the test's own; it takes a while to start, so give the test a time-out of 300 s."""
-    yield from _run_server(Neo4j())
+    yield from run_server(Neo4j())
