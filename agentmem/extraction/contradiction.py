@@ -5,13 +5,14 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass, field
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Annotated, Any, Literal
 
 import numpy as np
 from pydantic import BaseModel, BeforeValidator, ConfigDict, ValidationError, WithJsonSchema
 
 from agentmem.beliefs.slots import OWN_NAME_SLOTS, PEOPLE_SLOTS, THING_SUBJECT, USER_SUBJECT, builtin_slots
+from agentmem.core.clock import add_time
 from agentmem.core.columns import Bools, Floats, RecordColumns
 from agentmem.core.lifecycle import DOUBTFUL
 from agentmem.core.record import Record
@@ -33,6 +34,7 @@ MAX_FACTS_PER_SOURCE = 500
 MAX_OPEN_FACTS = 10  # facts without a slot, like the window
 MAX_QUERY_CHARS = 4000  # characters of a window that are compared with facts
 PAGE_SIZE = 1000
+DAY = timedelta(days=1)
 
 PURPOSE = "verdict"
 MAX_CANDIDATES_PER_CLAIM = 10
@@ -153,7 +155,9 @@ def _names_somebody(fact: Fact) -> bool:
 
 
 def _is_sure(fact: Fact, now: datetime) -> bool:
-    return fact.certainty != DOUBTFUL and (fact.valid_to is None or fact.valid_to > now)
+    """Whether a fact is neither doubtful nor over, nor a plan whose day has passed."""
+    is_past_plan = fact.temporal_context == "future" and fact.valid_from and add_time(fact.valid_from, DAY) <= now
+    return fact.certainty != DOUBTFUL and not is_past_plan and (fact.valid_to is None or fact.valid_to > now)
 
 
 def _count_shared_words(fact: Fact, words: Set[str]) -> int:

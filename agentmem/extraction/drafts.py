@@ -43,15 +43,16 @@ class FactDraft:
     """A claim that a turn makes, in the third person and understood alone.
 
     `quote` is the stretch of the turn that it rests on, at `span` in characters once it was found there.
-    `review_reason` says why a person should look at it first; "" where nobody need. `entities` are names, each of an
-    EntityDraft or a known entity. `certainty` is explicit, implied, inferred or uncertain. `valid_from` and `valid_to`
-    are world time, None where the turn does not say; `negated` tells that it denies something. `supersedes_id` is the
-    id of the known fact that it replaces: with `is_correction` because that was wrong, else because the world changed.
-    `slot`, `value`, `operation` and `mark` make it a claim about a slot, which the decision table settles.
-    `ends_fact_ids` are the ids of known facts that came to their end, `doubts_fact_ids` of those that may have.
-    `depends_on` are ids of known facts, and names of drafts before this one, without
-    which this one would not hold; `name` is the draft's own. `agent_private` puts it in the agent's own channel, and
-    with `is_general` it changes what is believed in every channel, where that is told of.
+    `review_reason` says why a person should look at it first; "" where nobody need. `entities` are names, each of
+    an EntityDraft or a known entity. `certainty` is explicit, implied, inferred or uncertain. `valid_from` and
+    `valid_to` are world time, None where the turn does not say, `time_words` what it says of that and no date;
+    `negated` tells that it denies something. `supersedes_id` is the id of the known fact that it replaces: with
+    `is_correction` because that was wrong, else because the world changed. `slot`, `value`, `operation` and `mark`
+    make it a claim about a slot, which the decision table settles. `ends_fact_ids` are the ids of known facts that
+    came to their end, `doubts_fact_ids` of those that may have. `depends_on` are ids of known facts, and names of
+    drafts before this one, without which this one would not hold; `name` is the draft's own. `agent_private` puts
+    it in the agent's own channel, and with `is_general` it changes what is believed in every channel, where that is
+    told of.
     """
 
     turn_id: str
@@ -65,6 +66,7 @@ class FactDraft:
     negated: bool = False
     valid_from: datetime | None = None
     valid_to: datetime | None = None
+    time_words: tuple[str, ...] = ()
     entities: tuple[str, ...] = ()
     depends_on: tuple[str, ...] = ()
     supersedes_id: str = ""

@@ -172,6 +172,8 @@ class _ReplyParser:
             name=f"{turn.id}/{number}",
         )
         draft = draft if draft.claim else replace(draft, claim=_write_claim(draft))
+        unread = [words for words, read in ((item.since, since), (item.until, until)) if not read]
+        draft = replace(draft, time_words=tuple(words for words in unread if self._is_said(words, turn)))
         return replace(draft, entities=self._find_entities(draft))
 
     def _find_slot(self, name: str) -> str:
@@ -203,6 +205,8 @@ class _ReplyParser:
         completed = _resolve_day(draft, find_slot(draft.slot, self.grounding.window.slots), turn_time(turn))
         if completed != draft or not self.checks.has_said_claim(draft, turn):
             completed = replace(completed, claim=_write_claim(completed))
+        if unread := [words for words in draft.time_words if words not in completed.claim]:
+            completed = replace(completed, claim=f"{completed.claim} ({', '.join(unread)})")
         if completed.operation == "over" and completed.temporal_context in ("", "current"):
             completed = replace(completed, temporal_context="past")
         return completed
@@ -212,8 +216,11 @@ class _ReplyParser:
         if words.strip().lower() in ("", "null", "none"):
             return None
         at = turn_time(turn)
-        is_said = normalize_claim(words) in normalize_claim(self.grounding.text_of(turn))
-        if is_said and at is not None and (said := parse_said_range(words, at, self.grounding.text_of(turn))):
+        if (
+            self._is_said(words, turn)
+            and at is not None
+            and (said := parse_said_range(words, at, self.grounding.text_of(turn)))
+        ):
             return said
         found = parse_date_range(words)
         if found is None:
@@ -223,6 +230,9 @@ class _ReplyParser:
         else:
             self.notes.append("date: date not said")
         return None
+
+    def _is_said(self, words: str, turn: Turn) -> bool:
+        return bool(words.strip()) and normalize_claim(words) in normalize_claim(self.grounding.text_of(turn))
 
     def _find_entities(self, draft: FactDraft) -> tuple[str, ...]:
         """The names in a claim, and whom it is about, that are entities of the reply or known ones."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
@@ -73,3 +74,29 @@ async def test_one_part_of_a_list_is_over_and_the_rest_stays(tmp_path: Path) -> 
     item = {"slot": "code_style", "value": "snake_case", "op": "over"}
     known = {"claim": "code style: type hints, snake_case", "slot": "code_style", "value": "type hints, snake_case"}
     assert await read(tmp_path, known, "No need for snake_case any more.", item) == (["type hints"], [])
+
+
+async def test_words_of_time_that_nobody_can_read_stay_beside_the_fact(tmp_path: Path) -> None:
+    turn = "I work remotely until the new office opens."
+    item = {"slot": "work_mode", "value": "remotely", "until": "until the new office opens", "tense": "current"}
+    async with open_memory_with_llm(tmp_path, FakeExtractionLLM({turn: {"facts": [item]}})) as memory:
+        await memory.store_turn(turn)
+        await memory.consolidate("consolidate")
+        (fact,) = await memory.semantic.facts()
+        assert "until the new office opens" in fact.claim
+
+
+async def test_a_plan_whose_day_has_passed_is_told_to_no_model(tmp_path: Path) -> None:
+    scribe = FakeExtractionLLM({QUIT: {"facts": []}})
+    async with open_memory_with_llm(tmp_path, scribe) as memory:
+        now = await memory.engine.now(memory.scope)
+        for days, value in ((-3, "rehearsal"), (3, "concert")):
+            day = now + timedelta(days=days)
+            plan = {"slot": f"date:{value}", "value": f"{day:%d %B}", "valid_from": day, "temporal_context": "future"}
+            await memory.semantic.learn_fact(f"The {value} is on {day:%d %B}", **plan)
+        await memory.store_turn(QUIT)
+        await memory.consolidate("consolidate")
+        assert ("concert" in scribe.requests[0].content, "date:rehearsal" in scribe.requests[0].content) == (
+            True,
+            False,
+        )
