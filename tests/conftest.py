@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
+import sys
+import threading
 from collections.abc import Generator, Iterator
 from pathlib import Path
 from typing import Any
@@ -75,6 +78,30 @@ def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, object, object
             return (yield)
         finally:
             tracer.start()
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_call(item: pytest.Item) -> Generator[None, object, object]:
+    """Show where the tasks of a test stand shortly before its time is over, which threads alone do not tell."""
+    marker = item.get_closest_marker("timeout")
+    seconds = float(marker.args[0] if marker and marker.args else item.config.getini("timeout"))
+    watch = threading.Timer(seconds * 0.9, _print_tasks)
+    watch.daemon = True
+    watch.start()
+    try:
+        return (yield)
+    finally:
+        watch.cancel()
+
+
+def _print_tasks() -> None:
+    for task in list(asyncio.tasks._all_tasks):  # type: ignore[attr-defined]  # of all loops
+        step: Any = task.get_coro()
+        while step is not None and not task.done():
+            frame = getattr(step, "cr_frame", None)
+            print(getattr(step, "__qualname__", step), frame and frame.f_lineno, sep=":", file=sys.stderr)
+            step = getattr(step, "cr_await", None)
+        print("--", file=sys.stderr)
 
 
 @pytest.fixture(scope="session", autouse=True)

@@ -20,13 +20,13 @@ def opened(home: Path, stack: Stack, user: str, **more: Any) -> AsyncAgentMemory
 
 @pytest.mark.timeout(300)
 async def test_two_workers_read_each_turn_once_and_every_job_runs(home: Path, stack: Stack) -> None:
-    users = [stack.user(f"user {number}") for number in range(6)]
+    users = [stack.user(f"user {number}") for number in range(3)]
     async with opened(home, stack, "operator") as memory, opened(home, stack, "another") as other:
         for user in users:
             await memory.scoped(user_id=user).store_turn("My sister Anna lives in Porto. I work at Initech.")
         both = [ConsolidationWorker(each.engine) for each in (memory, other)]
         ran = set()
-        for _ in range(3):
+        for _ in range(2):
             found = await asyncio.gather(*(worker.run_once() for worker in both))
             for reports in found:
                 assert {report.job: report.failed for report in reports if report.failed} == {}
