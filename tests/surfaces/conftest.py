@@ -7,6 +7,7 @@ import json
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -75,14 +76,30 @@ def demo(home: Path) -> Cli:
     return Cli(home, program=demo_command)
 
 
+@cache
+def build_shared_app(*, with_mem0: bool = False) -> Any:
+    """The routes, which take a second to prepare. They ask the memory that is put into `app.state.memory`."""
+    from agentmem.server.app import build_app
+
+    return build_app(AsyncAgentMemory("ann", embedder="hash"), with_mem0=with_mem0)
+
+
+def build_quick_app(memory: AsyncAgentMemory, *, with_mem0: bool = False, **options: Any) -> Any:
+    """What `build_app` makes, with the routes of the shared application but for /mcp, which holds its own sessions."""
+    from agentmem.server.app import build_app
+
+    shared, app = build_shared_app(with_mem0=with_mem0), build_app(memory, with_mem0=with_mem0, **options)
+    app.router.routes[:-1] = shared.router.routes[:-1]
+    app.openapi = shared.openapi
+    return app
+
+
 @asynccontextmanager
 async def open_client(memory: AsyncAgentMemory, **options: Any) -> AsyncIterator[Any]:
     """A client of a server over a memory, which it opens and closes; `options` are those of `build_app`."""
     import httpx2 as httpx
 
-    from agentmem.server.app import build_app
-
-    app = build_app(memory, **options)
+    app = build_quick_app(memory, **options)
     started, done = asyncio.Event(), asyncio.Event()
 
     async def live() -> None:  # in one task, as its task groups ask for
@@ -99,12 +116,10 @@ async def open_client(memory: AsyncAgentMemory, **options: Any) -> AsyncIterator
     await living
 
 
-@pytest.fixture(scope="session")
-def shared_app(tmp_path_factory: pytest.TempPathFactory) -> Any:
-    """The routes, which take half a second to make. They ask the memory that is put into `app.state.memory`."""
-    from agentmem.server.app import build_app
-
-    return build_app(AsyncAgentMemory("ann", home=tmp_path_factory.mktemp("unused"), embedder="hash"))
+@pytest.fixture
+def shared_app() -> Any:
+    """The application behind `client`."""
+    return build_shared_app()
 
 
 @pytest.fixture

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import socket
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
@@ -15,7 +16,7 @@ import pytest
 from agentmem import AsyncAgentMemory
 from agentmem.admin.api_keys import create_api_key
 from agentmem.server import http_server, slots
-from agentmem.server.app import build_app
+from tests.surfaces.conftest import build_quick_app
 
 HEAD = b"POST %b HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/x-ndjson\r\nContent-Length: 100000\r\n\r\n"
 PATIENCE = 60.0  # seconds until a test gives up
@@ -26,8 +27,9 @@ Connect = Callable[[], Awaitable[tuple[asyncio.StreamReader, asyncio.StreamWrite
 async def serving(home: Path, **options: Any) -> AsyncIterator[tuple[httpx.AsyncClient, Connect]]:
     """A client of a real server, and a function that opens a bare connection to it."""
     memory = AsyncAgentMemory("ann", home=home, embedder="hash", server=options)
-    server = http_server.HttpServer(build_app(memory), host="127.0.0.1", port=0)
+    server = http_server.HttpServer(build_quick_app(memory), host="127.0.0.1", port=0)
     listening = server.listen()
+    listening.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 16_384)  # a client that takes nothing is soon noticed
     port = listening.getsockname()[1]
     running = asyncio.ensure_future(server.serve([listening]))
     try:
@@ -136,7 +138,7 @@ async def test_who_takes_no_answer_is_cut_off_and_holds_up_nobody(
 ) -> None:
     monkeypatch.setattr(slots, "MAX_TRANSFERS", 2)
     async with AsyncAgentMemory("ann", home=home, embedder="hash") as memory:
-        for number in range(40):
+        for number in range(8):
             await memory.store_turns([{"content": f"{number} " + "x" * 20_000} for _ in range(20)])
     async with serving(home, request_seconds=3.0) as (client, connect):
         stalled = [await connect() for _ in range(4)]
