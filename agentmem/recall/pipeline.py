@@ -14,6 +14,7 @@ from agentmem.core.clock import Stopwatch, to_micros
 from agentmem.core.columns import ENDS_WITH_QUESTION, HIDDEN_STATUSES, MAX_TIME, Ints
 from agentmem.core.event_loop import offload_if_large
 from agentmem.core.lifecycle import DecayPolicy
+from agentmem.core.procedural_records import Strategy
 from agentmem.core.ranking import Fusion, ScoreList, add_bonus, fuse, top_k
 from agentmem.core.record import Key, Record
 from agentmem.core.records import Turn
@@ -144,7 +145,8 @@ class RecallLayer:
         top = {kind: ordinals[: request.top_k] for kind, ordinals in selection.ordinals_by_kind.items()}
         items = selection.items[np.isin(selection.items, np.concatenate([*top.values(), NO_ORDINALS]))][: request.top_k]
         records = await _read_records(ranking, np.concatenate([*top.values(), NO_ORDINALS]))
-        kinds = {kind: _select_present(ordinals, records) for kind, ordinals in top.items()}
+        kinds = {kind: _select_present(_put_failed_last(ordinals, records), records) for kind, ordinals in top.items()}
+        items = _put_failed_last(items, records)
         scores = [round(float(selection.item_scores[ordinal]), 4) for ordinal in items if int(ordinal) in records]
         delivery = DeliveredRecords(
             kinds,
@@ -363,6 +365,18 @@ async def _find_fitting_keys(ranking: RankedRecall, records: Iterable[Record]) -
     given = {places[record.key]: record for record in records if record.key in places}
     fits = await find_fitting(ranking.query, ranking.context, ranking.fusion, given)
     return tuple(record.key for ordinal, record in given.items() if ordinal in fits)
+
+
+def _put_failed_last(ordinals: Ints, records: Mapping[int, Record]) -> Ints:
+    """The same ranking, but of strategies those that worked take the better places, as in a context."""
+    found = {record.key: int(each) for each in ordinals if isinstance(record := records.get(int(each)), Strategy)}
+    if not found:
+        return ordinals
+    from agentmem.memory.procedural.strategies import put_failed_last
+
+    out, better = ordinals.copy(), put_failed_last(records[each] for each in found.values())
+    out[np.isin(ordinals, list(found.values()))] = [found[each.key] for each in better]
+    return out
 
 
 def _list_told_values(beliefs: BeliefDigest, packed: Context) -> tuple[tuple[Key, str], ...]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import re
 from collections import OrderedDict
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -16,7 +16,7 @@ from agentmem.core.changes import Change, WriteAttempt, hash_request
 from agentmem.core.columns import RecordColumns
 from agentmem.core.plain_values import describe_value, has_visible
 from agentmem.core.procedural_records import MAX_REFERENCES, Outcome, Strategy, ToolInvocation
-from agentmem.core.record import Key, Status
+from agentmem.core.record import Key, Record, Status
 from agentmem.core.records import build_record, extract_fields
 from agentmem.core.scope import Scope, check_identifier
 from agentmem.engine.engine import Engine
@@ -82,6 +82,11 @@ def has_worked(strategy: Strategy) -> bool:
     tries = strategy.success_count + strategy.failure_count
     low = wilson_interval(strategy.success_count, tries).low
     return strategy.success_count > 0 and not strategy.last_failed and low >= MIN_SUCCESS_LOW
+
+
+def put_failed_last(records: Iterable[Record]) -> list[Strategy]:
+    """The strategies among these, those that worked before the others."""
+    return sorted((each for each in records if isinstance(each, Strategy)), key=lambda each: not has_worked(each))
 
 
 @check_arguments
@@ -307,7 +312,7 @@ def remember_suggestion(engine: Engine, scope: Scope, strategy_id: str) -> None:
 
 
 def list_suggestions(engine: Engine, scope: Scope, conversation_id: str) -> list[str]:
-    """The strategies that were the first of a recall or of `find_strategies` in this conversation, in this process."""
+    """The strategies that were the first of a recall, a context or `find_strategies` here, in this process."""
     kept = engine.process_state.get(SUGGESTIONS_KEY, {})
     first = list(kept.get((scope.user_id, conversation_id), ()))
     for receipt in engine.receipts.values():
