@@ -112,6 +112,9 @@ _REVOCATIONS = (
     re.compile(r"(?:you can|you may|feel free to) stop\s+(?P<what>\w+ing\s+.+?)(?: now)?$", _IGNORE_CASE),
 )
 _ALLOWED_AGAIN = re.compile(r"(?:you (?:can|may)|feel free to)\s+(?P<what>.+?)\s+again(?: now)?$", _IGNORE_CASE)
+_FINE_AGAIN = re.compile(
+    rf"(?P<what>{OMITTABLE_NOUNS}) (?:is|are) (?:fine|ok|okay|allowed|welcome) again(?: now)?$", _IGNORE_CASE
+)
 _REVOKE_LAST = re.compile(
     r"(?:you can |you may )?(?:stop (?:doing )?(?:that|this|it)|(?:do not|don['\u2019]?t) do (?:that|this|it) "
     r"(?:any ?more|again|any longer))(?: now| already)*$",
@@ -260,6 +263,8 @@ def _parse_revocation(clause: str, text: str) -> ExtractedInstruction | None:
             )
     if (found := _ALLOWED_AGAIN.match(full)) and starts_with_imperative(found["what"]):
         return ExtractedInstruction(f"Never {found['what']}", is_revocation=True)
+    if found := _FINE_AGAIN.match(full):
+        return ExtractedInstruction(f"No {found['what'].lower()}", is_revocation=True)
     return None
 
 

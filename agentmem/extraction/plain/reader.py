@@ -266,6 +266,8 @@ def _is_standing(language: Language, sentence: TurnSentence, turn: TurnText) -> 
 
 def _find_operation(language: Language, found: re.Match[str], frame: PlainFrame) -> Operation | None:
     """Whether a clause affirms, denies or ends its values; None where a frame cannot be negated."""
+    if "end" in frame.flags:
+        return "over"
     values = [found.span(group) for group, _ in frame.fills if found[group] is not None]
     around, at = "", found.start()
     for start, end in values:
