@@ -144,9 +144,10 @@ class AsyncAgentMemory:
     @cached_property
     def semantic(self) -> SemanticMemory:
         """Facts, entities and relations."""
+        from agentmem.facade.claim_reader import read_spoken_claim
         from agentmem.memory.semantic.memory import SemanticMemory
 
-        return SemanticMemory(self._context)
+        return SemanticMemory(self._context, partial(read_spoken_claim, day_first=self.settings.day_first))
 
     @cached_property
     def working(self) -> WorkingMemory:
@@ -263,7 +264,8 @@ class AsyncAgentMemory:
         Confidence (.8 when None), salience (.5) and importance are within 0 and 1; `tier` is `long` (only ranks lower
         with time) or `short` (fades). From importance `decay.spare_importance` (.8) on, a fact is never put away by
         itself. With a `slot`, such as `home` or `date:release`, and its `value` it is a belief about `subject` (the
-        user when None): a new value takes the place of the old one by the decision table, and `beliefs` shows it.
+        user when None): a new value takes the place of the old one by the decision table, and `beliefs` shows it. A
+        plain sentence ("The user lives in Oslo") gives slot and value by itself, unless others are given.
         Ids named must be stored. Raises InvalidRecord naming the field.
         """
         given: dict[str, Any] = {
@@ -443,12 +445,16 @@ class AsyncAgentMemory:
         """
         request = RecallRequest(query=query, as_of=as_of, known_at=known_at)
         engine, layer = self._opening.get()
-        scope, others = self._context.scope, partial(gather_sources, replace(self._context, is_facade=False), request)
+        from agentmem.facade.claim_reader import find_order_slot
+
+        scope, known = self._context.scope, replace(self._context, is_facade=False)
+        others = partial(gather_sources, known, request, find_order_slot=find_order_slot)
         trail = await RecallAudit.begin(engine, scope, "context", request)
         standings = await self._read_standings(request)
         packed = await layer.context(
             request, scope, max_tokens, counter, engine.notices, others, with_ids=ids, standings=standings
         )
+        trail.publish_context(packed)
         if reinforce and (notice := await trail.reinforce(packed.fitting, packed.shown, packed.values)):
             packed.notices = (*packed.notices, notice)
         shown = [*(record.id for record in packed.shown), *(key[1] for key, _ in packed.values)]

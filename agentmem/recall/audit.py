@@ -19,6 +19,7 @@ from agentmem.memory.context import MemoryContext
 from agentmem.memory.evidence import record_access, track_shown
 from agentmem.memory.semantic.belief_digest import read_digest
 from agentmem.recall.bundle import MemoryBundle
+from agentmem.recall.context import Context
 from agentmem.recall.pipeline import RecallLayer
 from agentmem.recall.receipt import Receipt, WhyNot, from_json, to_json
 from agentmem.recall.request import RecallRequest
@@ -61,6 +62,14 @@ class RecallAudit:
             notices=len(bundle.notices),
             ms=receipt.milliseconds,
         )
+
+    def publish_context(self, packed: Context) -> None:
+        """Count how long a context took. The first strategy that it tells counts as found, as in a recall."""
+        self.engine.latency_stats.add("recall", self.stopwatch.milliseconds())
+        if any(record.kind == "Strategy" for record in packed.shown):
+            from agentmem.memory.procedural.strategies import put_failed_last, remember_suggestion
+
+            remember_suggestion(self.engine, self.scope, put_failed_last(packed.shown)[0].id)
 
     async def reinforce(
         self, fitting: Sequence[Key], shown: Iterable[Record], values: Iterable[tuple[Key, str]] = ()

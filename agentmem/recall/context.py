@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Self
@@ -24,6 +24,7 @@ from agentmem.core.truth_maintenance import find_unreplaced_stale
 from agentmem.errors import InvalidRecord
 from agentmem.memory.context import MemoryContext
 from agentmem.memory.semantic.belief_digest import BeliefDigest, read_digest
+from agentmem.memory.semantic.beliefs import order_by_word
 from agentmem.memory.semantic.standing import Standings
 from agentmem.memory.user_zone import read_local_time
 from agentmem.recall.context_builder import ContextBuilder, ContextLine, ContextPart
@@ -82,7 +83,8 @@ class ContextSources:
     """What a context holds beside what was found.
 
     The last turns of the conversation, oldest first, what the user is and does, open goals, outputs of tools, and what
-    is believed, line by line. `local` is the zone of the days that it tells.
+    is believed, line by line. `local` is the zone of the days that it tells. `find_order_slot` tells which slot an
+    instruction is about, "" for none.
     """
 
     recent_turns: Sequence[Turn] = ()
@@ -91,13 +93,17 @@ class ContextSources:
     outputs: Sequence[ToolOutputMatch] = ()
     beliefs: BeliefDigest = field(default_factory=BeliefDigest)
     local: LocalTime = field(default_factory=LocalTime)
+    find_order_slot: Callable[[str], str] = lambda _: ""
 
 
-async def gather_sources(context: MemoryContext, request: RecallRequest, options: ContextOptions) -> ContextSources:
+async def gather_sources(
+    context: MemoryContext, request: RecallRequest, options: ContextOptions, find_order_slot: Callable[[str], str]
+) -> ContextSources:
     """Read the other tiers, side by side; each empty where there is nothing. Of another moment only beliefs."""
     if request.as_of is not None or request.known_at is not None:
         beliefs = await read_digest(context, request.as_of, request.known_at)
-        return ContextSources(beliefs=beliefs, local=await read_local_time(context))
+        local = await read_local_time(context)
+        return ContextSources(beliefs=beliefs, local=local, find_order_slot=find_order_slot)
     from agentmem.memory.goals import Goals
     from agentmem.memory.synopsis import Synopses
     from agentmem.memory.working.memory import WorkingMemory
@@ -118,7 +124,7 @@ async def gather_sources(context: MemoryContext, request: RecallRequest, options
         read_digest(context),
         read_local_time(context),
     )
-    return ContextSources(recent, known, goals[: options.goals], found, beliefs, local)
+    return ContextSources(recent, known, goals[: options.goals], found, beliefs, local, find_order_slot)
 
 
 class Context(str):
@@ -278,6 +284,7 @@ class _Packing:
     miss_count: int = 0
     _beliefs: dict[Key, ContextLine] = field(default_factory=dict)
     _unsure: set[str] = field(default_factory=set)
+    _settled: set[Key] = field(default_factory=set)  # orders of which a later one took the place
 
     def __post_init__(self) -> None:
         asked, ranked = set(tokenize(self.query)), {record.key for record in self.order}
@@ -294,11 +301,10 @@ class _Packing:
     ) -> None:
         """Add what a context holds whatever was found, each part in its room."""
         page, sources = self.page, self.sources
+        self._settle_orders(instructions)
         lines = list(dict.fromkeys(self._beliefs.values()))
         own = [entry for entry in lines if entry.section == "instructions"]
-        asked_for = [
-            each for each in instructions if sources.beliefs.instruction_turn_ids.isdisjoint(each.source_turn_ids)
-        ]
+        asked_for = [each for each in instructions if each.key not in self._settled]
         page.add_within_share([*own, *(self._build_line(each, n) for n, each in enumerate(asked_for))], share)
         self._add_profile(profile)
         rank = {key: number for number, key in enumerate(record.key for record in self.order[:RECORDS_BEFORE_OUTPUTS])}
@@ -308,6 +314,26 @@ class _Packing:
         recent = [turn for turn in reversed(sources.recent_turns) if has_content(turn.content)]
         page.add_within_share((self._build_turn_line(turn) for turn in recent), shares.recent_room)
         page.add_within_share((self._build_line(goal, n) for n, goal in enumerate(sources.goals)), shares.goals_room)
+
+    def _settle_orders(self, instructions: Sequence[Procedure]) -> None:
+        """Leave out all orders about one slot but the latest, whether it is kept as a belief or as a procedure."""
+        beliefs = self.sources.beliefs
+        latest = {
+            slot: (order_by_word(facts[-1])[0], [fact.key for fact in facts]) for slot, facts in beliefs.orders.items()
+        }
+        found = {
+            each.key: each for each in (*instructions, *self.order) if isinstance(each, Procedure) and not each.trigger
+        }
+        for key, each in found.items():
+            if not beliefs.instruction_turn_ids.isdisjoint(each.source_turn_ids):
+                self._settled.add(key)
+            elif slot := self.sources.find_order_slot(each.instruction):
+                asked = each.last_asked or each.recorded_at or EPOCH
+                older, newer = sorted([(asked, [key]), latest.get(slot, (EPOCH, []))], key=lambda one: one[0])
+                self._settled.update(older[1])
+                latest[slot] = newer
+        for key in self._settled:
+            self._beliefs.pop(key, None)
 
     def _add_profile(self, profile: Mapping[str, Any]) -> None:
         lines = [ContextLine("user", line, (0, number)) for number, line in enumerate(render_profile(profile))]
@@ -345,7 +371,7 @@ class _Packing:
 
     def _find_line(self, record: Record) -> ContextLine | None:
         """The line of a ranked record; None where it says nothing by itself."""
-        if record.key in self.page.included_keys:
+        if record.key in self.page.included_keys or record.key in self._settled:
             return None
         if record.key in self.sources.beliefs.keys:
             return self._beliefs.get(record.key)

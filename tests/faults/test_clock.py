@@ -62,30 +62,30 @@ async def test_record_time_stands_still_until_the_clock_has_caught_up(
 async def test_what_was_known_at_a_moment_does_not_depend_on_the_clock_of_now(
     memory: AsyncAgentMemory, clock: SettableClock
 ) -> None:
-    fact = await memory.learn_fact("Ann works at Acme")
+    fact = await memory.learn_fact("Ann sings at Acme")
     noon = clock.advance(minutes=1)
     clock.advance(hours=-1)
     await memory.learn_fact("Ann keeps bees")
     clock.advance(hours=2)
-    await memory.semantic.supersede_fact(fact.id, "Ann works at Globex")
+    await memory.semantic.supersede_fact(fact.id, "Ann sings at Globex")
     for back in (0, -3):
         clock.advance(hours=back)
         assert await _known(memory, known_at=START - timedelta(minutes=30)) == set()
-        assert await _known(memory, known_at=noon) == {"Ann works at Acme", "Ann keeps bees"}
-        assert await _known(memory) == {"Ann works at Globex", "Ann keeps bees"}
+        assert await _known(memory, known_at=noon) == {"Ann sings at Acme", "Ann keeps bees"}
+        assert await _known(memory) == {"Ann sings at Globex", "Ann keeps bees"}
 
 
 @pytest.mark.parametrize("again", [False, True], ids=["same process", "opened again"])
 async def test_what_is_over_stays_over(memory: AsyncAgentMemory, clock: SettableClock, home: Path, again: bool) -> None:
-    fact = await memory.learn_fact("Ann works at Acme")
-    await memory.learn_fact("Ann works at Initech")
+    fact = await memory.learn_fact("Ann sings at Acme")
+    await memory.learn_fact("Ann sings at Initech")
     clock.advance(minutes=5)
-    await memory.semantic.supersede_fact(fact.id, "Ann works at Initech")  # which is known already: no record is new
+    await memory.semantic.supersede_fact(fact.id, "Ann sings at Initech")  # which is known already: no record is new
     clock.advance(hours=-1)
     asked = await _memory(home, clock).open() if again else memory
-    assert await _known(asked) == {"Ann works at Initech"}
-    assert [fact.claim for fact in await asked.semantic.facts()] == ["Ann works at Initech"]
-    assert "Acme" not in (await asked.context("where does Ann work?")).text
+    assert await _known(asked) == {"Ann sings at Initech"}
+    assert [fact.claim for fact in await asked.semantic.facts()] == ["Ann sings at Initech"]
+    assert "Acme" not in (await asked.context("where does Ann sing?")).text
     if again:
         await asked.close()
 
@@ -93,15 +93,15 @@ async def test_what_is_over_stays_over(memory: AsyncAgentMemory, clock: Settable
 async def test_a_change_of_mind_under_a_clock_set_back_leaves_one_current_fact(
     memory: AsyncAgentMemory, clock: SettableClock
 ) -> None:
-    fact = await memory.learn_fact("Ann works at Acme", valid_from=START)
+    fact = await memory.learn_fact("Ann sings at Acme", valid_from=START)
     clock.advance(hours=-1)
-    new = await memory.semantic.supersede_fact(fact.id, "Ann works at Globex")
-    assert await _known(memory) == {"Ann works at Globex"}
+    new = await memory.semantic.supersede_fact(fact.id, "Ann sings at Globex")
+    assert await _known(memory) == {"Ann sings at Globex"}
     clock.advance(hours=5)
-    assert await _known(memory) == {"Ann works at Globex"}
+    assert await _known(memory) == {"Ann sings at Globex"}
     assert [one.id for one in await memory.semantic.facts()] == [new.id]
     await memory.undo(new.operation_id)
-    assert await _known(memory) == {"Ann works at Acme"}
+    assert await _known(memory) == {"Ann sings at Acme"}
 
 
 async def test_session_values_end_in_spite_of_it(memory: AsyncAgentMemory, clock: SettableClock) -> None:

@@ -214,11 +214,11 @@ async def test_an_unknown_job_is_refused_with_the_known_ones(tmp_path: Path) -> 
 
 async def test_facts_whose_premise_fell_are_asked_about_once(tmp_path: Path) -> None:
     async with open_memory_with_llm(tmp_path, FakeExtractionLLM()) as memory:
-        home = await memory.learn_fact("The user lives in Lisbon.")
+        home = await memory.learn_fact("The user lives in Lisbon.", slot="")
         kept = await memory.learn_fact("The user surfs at Caparica.", depends_on=[home.id])
         gone = await memory.learn_fact("The user takes tram 28.", depends_on=[home.id])
         assert not (await memory.consolidate("consolidate"))[0].counts
-        await memory.semantic.supersede_fact(home.id, "The user lives in Porto.")
+        await memory.semantic.supersede_fact(home.id, "The user lives in Porto.", slot="")
         (report,) = await memory.consolidate("consolidate")
         assert report.counts == {"review": 2}
         reviews = {review.record_ids[0]: review for review in await memory.semantic.reviews()}
@@ -238,7 +238,7 @@ async def test_a_claim_is_not_grounded_on_what_rests_on_it(tmp_path: Path) -> No
     async with open_memory_with_llm(
         tmp_path, FakeExtractionLLM({LIVES: {**REPLIES[LIVES], "facts": [said]}})
     ) as memory:
-        home = await memory.learn_fact("The user lives in Lisbon.")
+        home = await memory.learn_fact("The user lives in Lisbon.", slot="")
         await memory.learn_fact("The user walks by the river in Lisbon.", depends_on=[home.id])
         turn = await memory.store_turn(LIVES)
         (report,) = await memory.consolidate("consolidate")
@@ -274,7 +274,7 @@ async def test_two_things_said_of_one_fact_at_once_can_be_decided(tmp_path: Path
     faro = "No, wait, by now I live in Faro."
     moved = {"facts": [{**REPLIES[MOVED]["facts"][0], "claim": "The user lives in Faro."}]}
     async with open_memory_with_llm(tmp_path, FakeExtractionLLM({**REPLIES, faro: moved})) as memory:
-        home = await memory.learn_fact("The user lives in Lisbon.")
+        home = await memory.learn_fact("The user lives in Lisbon.", slot="")
         await memory.store_turns([MOVED, faro])
         await memory.consolidate("consolidate")
         (review,) = await memory.semantic.reviews()
@@ -295,7 +295,7 @@ async def test_what_is_known_and_said_twice_in_other_words_is_one_fact(
     async with open_memory_with_llm(
         tmp_path, FakeExtractionLLM({LIVES: {"facts": words[:1]}, again: {"facts": words[1:]}})
     ) as memory:
-        home = await memory.learn_fact("The user lives in Lisbon.")
+        home = await memory.learn_fact("The user lives in Lisbon.", slot="")
         turns = await memory.store_turns([LIVES, again])
         await memory.consolidate("consolidate")
         (fact,) = await memory.semantic.facts()

@@ -99,7 +99,7 @@ async def test_no_question_quotes_a_fact_that_was_forgotten_while_the_model_read
 ) -> None:
     scribe = FakeExtractionLLM(UNSURE)
     async with open_memory_with_llm(tmp_path, scribe) as memory:
-        known = await memory.learn_fact("The user lives in Lisbon.")
+        known = await memory.learn_fact("The user lives in Lisbon.", slot="")
         await memory.flush()
         await memory.store_turn(MOVED)
 
@@ -145,7 +145,7 @@ async def test_a_claim_is_not_learned_in_the_words_of_a_fact_that_was_erased(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async with open_memory_with_llm(tmp_path, FakeExtractionLLM(REPLIES)) as memory:
-        known = await memory.learn_fact("the user lives in LISBON")
+        known = await memory.learn_fact("the user lives in LISBON", slot="")
         await memory.flush()
         await memory.store_turn(LIVES)
 
@@ -214,12 +214,12 @@ async def test_a_name_like_one_of_another_channel_is_an_entity_of_its_own(tmp_pa
 async def with_fallen_ground(home: Path) -> AsyncIterator[tuple[AsyncAgentMemory, str, str, list[str]]]:
     """A memory with two facts whose premise fell; with the ids of the premise, of its end, and of the two."""
     async with open_memory_with_llm(home, FakeExtractionLLM()) as memory:
-        home_town = await memory.learn_fact("The user lives in Lisbon.")
+        home_town = await memory.learn_fact("The user lives in Lisbon.", slot="")
         resting = [
             await memory.learn_fact(claim, depends_on=[home_town.id])
             for claim in ("The user surfs at Caparica.", "The user takes tram 28.")
         ]
-        moved = await memory.semantic.supersede_fact(home_town.id, "The user lives in Porto.")
+        moved = await memory.semantic.supersede_fact(home_town.id, "The user lives in Porto.", slot="")
         yield memory, home_town.id, moved.operation_id, [fact.id for fact in resting]
 
 

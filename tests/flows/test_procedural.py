@@ -303,6 +303,16 @@ def test_strategies_are_in_bundles_and_contexts_unless_left_out(memory: AgentMem
     assert memory.remember("how do I deploy the server?", include=("episodic", "semantic")).strategies == ()
 
 
+def test_what_failed_is_listed_after_what_worked(memory: AgentMemory) -> None:
+    failing = learn(memory, "Deploy the staging server by hand", 0, 3)
+    working = learn(memory, "Deploy a server", 1)
+    found = memory.remember("deploy the staging server by hand")
+    wanted = [working.id, failing.id]
+    assert [each.id for each in found.strategies] == wanted
+    assert [item.record.id for item in found] == wanted
+    assert [each["id"] for each in found.to_dict()["strategies"]] == wanted
+
+
 # -- outcomes
 
 
@@ -349,6 +359,17 @@ def test_what_was_found_counts_only_if_it_was_followed_or_tried(
     (found,) = memory.procedural.find_strategies("deploy server")
     wanted = (1 + (success and counts), int(not success and counts))
     assert (found.strategy.success_count, found.strategy.failure_count) == wanted
+
+
+def test_a_context_counts_like_a_recall(memory: AgentMemory) -> None:
+    talk = memory.scoped(conversation_id="c")
+    deploy = learn(talk, "Deploy the server", 1, tool_sequence=["build", "push"])
+    samples = engine_of(memory).latency_stats.samples
+    before = len(samples.get("recall", ()))
+    talk.context("how do I deploy the server?")
+    call(talk, "build", "push")
+    assert talk.reflect(True).strategy_ids == (deploy.id,)
+    assert len(samples["recall"]) == before + 1
 
 
 def test_each_outcome_looks_at_the_calls_since_the_one_before(memory: AgentMemory) -> None:

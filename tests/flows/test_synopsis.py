@@ -68,8 +68,8 @@ def test_without_knowledge_it_is_empty(memory: AgentMemory) -> None:
 def test_says_who_the_user_is_and_what_goes_on(memory: AgentMemory) -> None:
     memory.store_turn("We packed the tent and the stove for Norway.", timestamp=START)
     memory.learn_fact("The user prefers tea", memory_type="preference")
-    memory.learn_fact("Ann is a doctor", salience=0.9)
-    memory.learn_fact("The user lives in Oslo", salience=0.6)
+    memory.learn_fact("Ann runs a clinic", salience=0.9)
+    memory.learn_fact("The user sails near Oslo", salience=0.6)
     memory.learn_fact("The user is called Mia Berg", salience=0.9)
     memory.learn_fact("The user has a cold", memory_type="context", tier="short")
     memory.add_goal({"description": "learn Norwegian", "deadline": START + timedelta(days=30)})
@@ -79,8 +79,8 @@ def test_says_who_the_user_is_and_what_goes_on(memory: AgentMemory) -> None:
         "# About the user",
         "- preferences: tone short",
         "- The user is called Mia Berg",
-        "- Ann is a doctor",
-        "- The user lives in Oslo",
+        "- Ann runs a clinic",
+        "- The user sails near Oslo",
         "- The user prefers tea",
         "# What the user is up to",
         "- Goal: learn Norwegian (by 31 March 2026)",
@@ -89,8 +89,8 @@ def test_says_who_the_user_is_and_what_goes_on(memory: AgentMemory) -> None:
 
 
 def test_what_does_not_hold_is_not_said(memory: AgentMemory, clock: ManualClock) -> None:
-    wrong = memory.learn_fact("The user lives in Rome")
-    memory.semantic.supersede_fact(wrong.id, "The user lives in Oslo")
+    wrong = memory.learn_fact("The user sails near Rome")
+    memory.semantic.supersede_fact(wrong.id, "The user sails near Oslo")
     premise = memory.learn_fact("The user works at Acme")
     memory.learn_fact("The user has an Acme badge", depends_on=[premise.id])
     memory.learn_fact("The user is in Bergen", valid_to=clock.time + timedelta(hours=1))
@@ -101,11 +101,11 @@ def test_what_does_not_hold_is_not_said(memory: AgentMemory, clock: ManualClock)
     assert "Oslo" in said
     memory.forget(premise.id)
     clock.advance(hours=2)
-    assert str(memory.synopsis()).splitlines() == ["# About the user", "- The user lives in Oslo"]
+    assert str(memory.synopsis()).splitlines() == ["# About the user", "- The user sails near Oslo"]
 
 
 def test_each_scope_is_told_what_it_may_read(memory: AgentMemory) -> None:
-    memory.learn_fact("The user lives in Oslo")
+    memory.learn_fact("The user sails near Oslo")
     cook = memory.scoped(agent_id="cook", channel="_self_cook")
     cook.learn_fact("The user hates cilantro")
     memory.scoped(channel="work").learn_fact("The user ships on Friday")
@@ -127,22 +127,22 @@ def test_each_scope_is_told_what_it_may_read(memory: AgentMemory) -> None:
 
 
 def test_is_kept_under_the_documents_keys_while_it_holds(memory: AgentMemory) -> None:
-    fact = memory.learn_fact("The user lives in Oslo")
+    fact = memory.learn_fact("The user sails near Oslo")
     first = memory.synopsis()
     assert cached(memory) == {"identity", "context"}
     value = kept(memory)["identity"]
     value["tier"]["sentences"][0]["text"] = "as it is cached"
     run(engine_of(memory).session.set(context_of(memory).scope, "identity", value, ttl=60))
     assert memory.synopsis().identity.text == "- as it is cached"
-    memory.semantic.supersede_fact(fact.id, "The user lives in Rome")
-    assert memory.synopsis().identity.text == "- The user lives in Rome"
-    assert first.identity.text == "- The user lives in Oslo"
+    memory.semantic.supersede_fact(fact.id, "The user sails near Rome")
+    assert memory.synopsis().identity.text == "- The user sails near Rome"
+    assert first.identity.text == "- The user sails near Oslo"
     run(engine_of(memory).session.set(context_of(memory).scope, "identity", {"tier": 7, "at": "soon"}, ttl=60))
-    assert memory.synopsis().identity.text == "- The user lives in Rome"
+    assert memory.synopsis().identity.text == "- The user sails near Rome"
 
 
 def test_times_to_live_begin_anew_with_each_access(memory: AgentMemory, clock: ManualClock) -> None:
-    memory.learn_fact("The user lives in Oslo")
+    memory.learn_fact("The user sails near Oslo")
     memory.synopsis()
     for _ in range(3):
         clock.advance(minutes=50)
@@ -158,8 +158,8 @@ def test_times_to_live_begin_anew_with_each_access(memory: AgentMemory, clock: M
 
 def test_is_the_profile_without_a_model(memory: AgentMemory) -> None:
     memory.store_turn("The piano needs tuning before the concert.")
-    memory.learn_fact("The user lives in Graz", slot="home", value="Graz", valid_from=START - timedelta(days=30))
-    memory.learn_fact("The user lives in Oslo", slot="home", value="Oslo", valid_from=START)
+    memory.learn_fact("The user sails near Graz", slot="home", value="Graz", valid_from=START - timedelta(days=30))
+    memory.learn_fact("The user sails near Oslo", slot="home", value="Oslo", valid_from=START)
     memory.learn_fact("The user's bank is Wise", slot="bank", value="Wise")
     memory.learn_fact("Nora is the user's sister", slot="siblings", value="Nora")
     memory.learn_fact("Nora lives in Bern", subject="Nora", slot="home", value="Bern")
@@ -170,7 +170,7 @@ def test_is_the_profile_without_a_model(memory: AgentMemory) -> None:
 
 
 def test_the_job_writes_once_and_when_something_changed(memory: AgentMemory) -> None:
-    memory.learn_fact("The user lives in Oslo")
+    memory.learn_fact("The user sails near Oslo")
     before = read_head(memory)
     assert memory.consolidate("synopsis", dry_run=True)[0].counts == {"synopsis": 1}
     assert read_head(memory) == before
@@ -187,7 +187,7 @@ def test_the_job_writes_once_and_when_something_changed(memory: AgentMemory) -> 
     )
     memory.undo(second.operation_ids[0])
     (record,) = run(engine_of(memory).log.read_records("Synopsis", [_id(memory)], context_of(memory).scope))
-    assert [sentence.text for sentence in record.identity.sentences] == ["The user lives in Oslo"]
+    assert [sentence.text for sentence in record.identity.sentences] == ["The user sails near Oslo"]
     assert write(memory).counts == {"synopsis": 1}
 
 
@@ -203,12 +203,12 @@ def profiles(memory: AgentMemory) -> list[tuple[Any, ...]]:
 
 
 def test_stands_in_the_table_of_profiles(memory: AgentMemory) -> None:
-    memory.learn_fact("The user lives in Oslo")
+    memory.learn_fact("The user sails near Oslo")
     assert profiles(memory) == []
     write(memory)
     ((preferences, synopsis),) = profiles(memory)
     assert preferences == "{}"
-    assert "The user lives in Oslo" in synopsis
+    assert "The user sails near Oslo" in synopsis
     memory.update_profile(preferences={"tone": "short"})
     ((preferences, synopsis),) = profiles(memory)
     assert "short" in preferences
@@ -216,7 +216,7 @@ def test_stands_in_the_table_of_profiles(memory: AgentMemory) -> None:
 
 
 def test_bundles_tell_it_while_it_holds_and_replay_it(memory: AgentMemory, clock: ManualClock) -> None:
-    fact = memory.learn_fact("The user lives in Oslo")
+    fact = memory.learn_fact("The user sails near Oslo")
     early = clock.advance(minutes=1)
     clock.advance(minutes=1)
     write(memory)
@@ -230,7 +230,7 @@ def test_bundles_tell_it_while_it_holds_and_replay_it(memory: AgentMemory, clock
 
 def test_goes_with_what_is_erased(memory: AgentMemory) -> None:
     fact = memory.learn_fact("The user collects zithers")
-    memory.learn_fact("The user lives in Oslo")
+    memory.learn_fact("The user sails near Oslo")
     write(memory)
     memory.forget(fact.id)
     write(memory)  # the stored one says no word of it any more, but its history does
@@ -241,7 +241,7 @@ def test_goes_with_what_is_erased(memory: AgentMemory) -> None:
     assert receipt.derived == ()
     assert run(engine_of(memory).log.versions(("Synopsis", _id(memory)), context_of(memory).scope)) == []
     assert cached(memory) == set()
-    assert str(memory.synopsis()) == "# About the user\n- The user lives in Oslo"
+    assert str(memory.synopsis()) == "# About the user\n- The user sails near Oslo"
     assert write(memory).counts == {"synopsis": 1}
     assert memory.erase().scan.leftovers == {}
     assert str(memory.synopsis()) == ""
@@ -249,13 +249,13 @@ def test_goes_with_what_is_erased(memory: AgentMemory) -> None:
 
 
 def test_is_no_news_to_extraction(memory: AgentMemory) -> None:
-    memory.learn_fact("The user lives in Oslo")
+    memory.learn_fact("The user sails near Oslo")
     memory.add_goal("learn Norwegian")
     pasted = str(memory.synopsis())
     assert [pasted[start:end] for start, end in recalled_lines(pasted)] == pasted.splitlines()
     memory.store_turn(pasted)
     memory.consolidate("consolidate")
-    assert [fact.claim for fact in memory.semantic.facts()] == ["The user lives in Oslo"]
+    assert [fact.claim for fact in memory.semantic.facts()] == ["The user sails near Oslo"]
 
 
 @pytest.fixture(scope="module")

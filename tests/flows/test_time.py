@@ -254,16 +254,16 @@ def test_a_fact_corrected_twice_leaves_one(memory: AgentMemory) -> None:
 
 
 def test_correcting_what_is_past_leaves_the_present_alone(memory: AgentMemory, clock: ManualClock) -> None:
-    rome = memory.learn_fact("Ben lives in Rome", valid_from=START - timedelta(days=100))
-    oslo = memory.semantic.supersede_fact(rome.id, "Ben lives in Oslo")
+    rome = memory.learn_fact("Ben sings in Rome", valid_from=START - timedelta(days=100))
+    oslo = memory.semantic.supersede_fact(rome.id, "Ben sings in Oslo")
     clock.advance(days=1)
-    milan = memory.semantic.update_fact(rome.id, claim="Ben lives in Milan")
+    milan = memory.semantic.update_fact(rome.id, claim="Ben sings in Milan")
     clock.advance(days=1)
     assert memory.semantic.facts() == [oslo]
     assert [fact.claim for fact in memory.semantic.facts({"as_of": START - timedelta(days=1)})] == [
-        "Ben lives in Milan"
+        "Ben sings in Milan"
     ]
-    last = memory.semantic.supersede_fact(rome.id, "Ben lives in Bergen")
+    last = memory.semantic.supersede_fact(rome.id, "Ben sings in Bergen")
     assert memory.semantic.facts() == [last], "the chain goes on from what corrected it"
     assert memory.semantic.get_fact(milan.id).superseded_by == oslo.id
 
@@ -287,10 +287,10 @@ def test_what_was_wrong_from_the_start_is_never_true(memory: AgentMemory, clock:
 
 
 def test_a_beginning_learned_later_corrects_the_first_fact(memory: AgentMemory, clock: ManualClock) -> None:
-    first = memory.learn_fact("Ben lives in Oslo")
-    dated = memory.learn_fact("Ben lives in Oslo", valid_from=START - timedelta(days=10))
-    later = memory.learn_fact("Ben lives in Oslo", valid_from=START - timedelta(days=5))
-    earlier = memory.learn_fact("Ben lives in Oslo", valid_from=START - timedelta(days=20))
+    first = memory.learn_fact("Ben sings in Oslo")
+    dated = memory.learn_fact("Ben sings in Oslo", valid_from=START - timedelta(days=10))
+    later = memory.learn_fact("Ben sings in Oslo", valid_from=START - timedelta(days=5))
+    earlier = memory.learn_fact("Ben sings in Oslo", valid_from=START - timedelta(days=20))
     assert dated.supersedes == first.id
     assert later.id == dated.id, "true since before, so true since then"
     assert earlier.supersedes == dated.id

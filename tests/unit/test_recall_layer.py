@@ -97,14 +97,14 @@ async def test_superseded_facts_are_absent_on_every_technique(
     memory: AsyncAgentMemory, clock: ManualClock, technique: str | None
 ) -> None:
     ann = await memory.upsert_entity({"name": "Ann", "type": "person"})
-    old = await memory.learn_fact("Ann lives in Oslo since May 2023", entity_ids=[ann.id], valid_from=START)
+    old = await memory.learn_fact("Ann sings in Oslo since May 2023", entity_ids=[ann.id], valid_from=START)
     before = clock.time
     clock.time += timedelta(days=10)
-    new = await memory.semantic.supersede_fact(old.id, "Ann lives in Rome since May 2023")
+    new = await memory.semantic.supersede_fact(old.id, "Ann sings in Rome since May 2023")
     chosen = None if technique is None else [technique]
 
     async def found(**at: Any) -> list[str]:
-        bundle = await memory.remember("Where does Ann live in May 2023?", techniques=chosen, **at)
+        bundle = await memory.remember("Where does Ann sing in May 2023?", techniques=chosen, **at)
         seen = {item.record.id for item in bundle.items} | {candidate.id for candidate in bundle.receipt.pool}
         assert {fact.id for fact in bundle.facts} <= seen
         return sorted(fact.claim for fact in bundle.facts)

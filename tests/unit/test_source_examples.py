@@ -70,7 +70,7 @@ def test_what_is_important_stands_first_in_the_synopsis(home: Path) -> None:
     """The document lets importance decide what comes up; ours lets it order the synopsis, and salience the ranking."""
     with open_memory(home) as memory:
         tea = memory.learn_fact("The user likes tea")
-        nuts = memory.learn_fact("The user is allergic to nuts")
+        nuts = memory.learn_fact("The user avoids nuts")
 
         def first() -> str:
             return memory.synopsis().identity.sentences[0].text

@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from datetime import datetime
 
 import numpy as np
 
@@ -166,7 +167,7 @@ class _DistillProceduresRun:
         alike = await procedural.find_similar([order.instruction or turn.content for order in instructions])
         before = _earlier_turn_ids(columns, turn)
         asked = [
-            _to_request(order, near, (turn.id,) if order.instruction else before)
+            _to_request(order, near, (turn.id,) if order.instruction else before, turn.timestamp or turn.recorded_at)
             for order, near in zip(instructions, alike, strict=True)
         ]
 
@@ -200,7 +201,10 @@ class _DistillProceduresRun:
 
 
 def _to_request(
-    instruction: ExtractedInstruction, similar: Mapping[str, float], turn_ids: tuple[str, ...]
+    instruction: ExtractedInstruction,
+    similar: Mapping[str, float],
+    turn_ids: tuple[str, ...],
+    asked_at: datetime | None,
 ) -> InstructionRequest:
     return InstructionRequest(
         instruction.instruction,
@@ -209,6 +213,7 @@ def _to_request(
         instruction.is_standing,
         instruction.is_revocation,
         similar,
+        asked_at,
     )
 
 

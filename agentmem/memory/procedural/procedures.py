@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from datetime import datetime
 
 import numpy as np
 
 from agentmem.core.arguments import check_arguments
 from agentmem.core.changes import Change, JournalEntry, WriteAttempt, hash_request
+from agentmem.core.clock import EPOCH
 from agentmem.core.plain_values import describe_value
 from agentmem.core.procedural_records import MAX_REFERENCES, Procedure
 from agentmem.core.record import Key, ProcedureStatus, Status
@@ -29,7 +31,7 @@ class InstructionRequest:
     """One thing that somebody asked for. `is_standing`: for good, in so many words.
 
     `is_revocation`: it is asked no longer; with an empty instruction what was asked for last in these turns is meant.
-    `similarities` are cosines with known procedures by id.
+    `similarities` are cosines with known procedures by id. `asked_at` is when, None for now.
     """
 
     instruction: str
@@ -38,6 +40,7 @@ class InstructionRequest:
     is_standing: bool = False
     is_revocation: bool = False
     similarities: Mapping[str, float] = field(default_factory=dict)
+    asked_at: datetime | None = None
 
 
 @check_arguments
@@ -216,13 +219,14 @@ class ProcedureIndex:
                 trigger=request.trigger,
                 instruction_hash=digest,
                 created_at=self.write.now,
-                last_asked=self.write.now,
+                last_asked=request.asked_at or self.write.now,
                 source_turn_ids=request.turn_ids,
                 status=Status.ARCHIVED,  # kept out of recall until it is in force
             )
         else:
             sources = tuple(dict.fromkeys((*known.source_turn_ids, *request.turn_ids)))[-MAX_REFERENCES:]
-            more = {"strength": known.strength + 1, "last_asked": self.write.now, "source_turn_ids": sources}
+            asked = max(request.asked_at or self.write.now, known.last_asked or EPOCH)
+            more = {"strength": known.strength + 1, "last_asked": asked, "source_turn_ids": sources}
             record = known.model_copy(update=more)
         if self.threshold and (request.is_standing or record.strength >= self.threshold):
             record = activate(record)

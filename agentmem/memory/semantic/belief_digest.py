@@ -7,7 +7,6 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 
-from agentmem.beliefs.slots import Slot, builtin_slots
 from agentmem.core.clock import add_time, to_utc
 from agentmem.core.columns import RecordColumns
 from agentmem.core.local_time import LocalTime
@@ -15,8 +14,9 @@ from agentmem.core.record import Key, Status
 from agentmem.core.records import Fact
 from agentmem.engine.engine import Engine
 from agentmem.memory.context import MemoryContext
-from agentmem.memory.semantic.belief_lines import BeliefLine, build_belief_lines
-from agentmem.memory.semantic.belief_view import BeliefView, SlotBeliefs
+from agentmem.memory.semantic.belief_lines import BeliefLine, build_belief_lines, find_named_slot
+from agentmem.memory.semantic.belief_view import BeliefView
+from agentmem.memory.semantic.beliefs import order_by_word
 from agentmem.memory.semantic.standing import Standings, build_standings
 from agentmem.memory.user_zone import find_user_zone
 from agentmem.stores.values import Where
@@ -33,11 +33,13 @@ class BeliefDigest:
     """The lines of all that is believed in some channels. `keys` are the facts behind it, those that ended, too.
 
     `instruction_turn_ids` are the turns that gave instructions which are kept as beliefs, also ones that are over.
+    `orders` are those that hold by slot, the newest word last.
     """
 
     lines: Sequence[BeliefLine] = ()
     keys: frozenset[Key] = frozenset()
     instruction_turn_ids: frozenset[str] = frozenset()
+    orders: Mapping[str, Sequence[Fact]] = field(default_factory=dict)
     standings: Standings = field(default_factory=Standings)
 
 
@@ -112,10 +114,12 @@ async def _build_digest(
     facts = [fact for state in states for fact in state.facts()]
     local = LocalTime(context.engine.zone, find_user_zone(facts, moment))
     told = [state.relocate(local) for state in states]
+    orders = [state for state in states if find_named_slot(state.slot, slots).is_instruction]
     digest = BeliefDigest(
         build_belief_lines(told, moment, slots),
         frozenset(fact.key for fact in facts),
-        frozenset(_list_instruction_turns(states, slots)),
+        frozenset(name for state in orders for fact in state.facts() for name in fact.source_turn_ids),
+        {each.slot: sorted(each.current, key=order_by_word) for each in orders if each.current},
         build_standings(told, [] if known_at else await _read_retired(context), slots),
     )
     return digest, facts
@@ -145,11 +149,3 @@ def _list_boundaries(facts: Iterable[Fact]) -> Iterator[datetime]:
             yield add_time(fact.valid_from, EVENT_LENGTH)
         if fact.valid_to is not None:
             yield fact.valid_to
-
-
-def _list_instruction_turns(states: Sequence[SlotBeliefs], slots: Mapping[str, Slot]) -> Iterator[str]:
-    for state in states:
-        own = slots.get(state.slot) or builtin_slots().get(state.slot)
-        if own is not None and own.is_instruction:
-            for fact in state.facts():
-                yield from fact.source_turn_ids

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any
@@ -33,6 +33,18 @@ class ClaimWords:
     operation: Operation = "is"
     mark: Mark = ""
     is_subject_unsure: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class SpokenClaim:
+    """What a sentence says of a slot: the fields of the fact that it makes, and its other words."""
+
+    fields: Mapping[str, Any]
+    words: ClaimWords = ClaimWords()
+
+
+ClaimReader = Callable[[str, datetime], SpokenClaim | None]
+"""Reads a sentence said at a moment; None where it says nothing plain of one slot."""
 
 
 @dataclass(frozen=True, slots=True)

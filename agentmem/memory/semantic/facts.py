@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -20,7 +21,7 @@ from agentmem.core.truth_maintenance import read_premises
 from agentmem.errors import InvalidRecord
 from agentmem.memory.context import MemoryContext, get_written_record
 from agentmem.memory.read_audit import audit_read
-from agentmem.memory.semantic.beliefs import ClaimWords, settle_fact
+from agentmem.memory.semantic.beliefs import ClaimReader, ClaimWords, resolve_subject, settle_fact
 from agentmem.memory.semantic.end_relations import find_ended_relations
 from agentmem.memory.semantic.entities import follow_merges
 from agentmem.stores.values import Where
@@ -81,20 +82,22 @@ CORRECTED_FIELDS = (
 @check_arguments
 @dataclass
 class Facts:
-    """The verbs over facts."""
+    """The verbs over facts. A sentence given by hand fills the slot that the reader finds in it."""
 
     _context: MemoryContext
+    _read_claim: ClaimReader | None = None
 
     async def learn_fact(self, claim: str, *, idempotency_key: str | None = None, **fields: Unpack[FactFields]) -> Fact:
         """Store a fact. The same claim again, while it is current, gains the new sources instead of a second copy.
 
         Known to be true from an earlier moment, or for the first time from a moment at all, it corrects the first one.
+        A plain sentence about a slot, as "The user lives in Oslo", is a belief; what is given of a slot wins.
         """
         given = {name: value for name, value in _check_fields(fields).items() if value is not None}
-        payload = hash_request(claim=claim, **given)
+        payload, said = hash_request(claim=claim, **given), await self._fill_slot(claim, given)
 
         async def make(write: WriteAttempt) -> Change | None:
-            change, unchanged = await self.build_learn_change(write, claim, given)
+            change, unchanged = await self._build_spoken_change(write, claim, given, said)
             # with a key, a version that changes nothing notes its use
             if unchanged is not None and idempotency_key is None:
                 found.append(unchanged)
@@ -107,13 +110,45 @@ class Facts:
         )
         return get_written_record(entry, Fact) if entry is not None else found[-1]
 
+    async def _build_spoken_change(
+        self, write: WriteAttempt, claim: str, given: Mapping[str, Any], said: tuple[Mapping[str, Any], ClaimWords]
+    ) -> tuple[Change, Fact | None]:
+        """The Change of a sentence given by hand; what ends or denies nothing that is known stays an open claim."""
+        change, unchanged = await self.build_learn_change(write, claim, said[0], words=said[1])
+        if said[1].operation != "is" and not change.upserts:
+            return await self.build_learn_change(write, claim, given)
+        return change, unchanged
+
+    async def _fill_slot(self, claim: str | None, given: Mapping[str, Any]) -> tuple[Mapping[str, Any], ClaimWords]:
+        """What was given, with what the claim plainly says of the slot; nothing where slot and value are given."""
+        if self._read_claim is None or not claim or (given.get("slot") and given.get("value")):
+            return given, _PLAIN_WORDS
+        now = await self._context.engine.now(self._context.scope)
+        spoken = await asyncio.to_thread(self._read_claim, claim, now)
+        if spoken is None or any(
+            given.get(name, spoken.fields[name]) != spoken.fields[name] for name in ("slot", "value")
+        ):
+            return given, _PLAIN_WORDS
+        return {**spoken.fields, **given}, spoken.words
+
+    async def _fill_value(self, claim: str | None, given: Mapping[str, Any]) -> Mapping[str, Any]:
+        """As `_fill_slot`, for a claim that takes the place of another: it must say what is so."""
+        said, words = await self._fill_slot(claim, given)
+        return said if words.operation == "is" else given
+
     async def build_learn_change(
-        self, write: WriteAttempt, claim: str, given: Mapping[str, Any], channel: str | None = None
+        self,
+        write: WriteAttempt,
+        claim: str,
+        given: Mapping[str, Any],
+        channel: str | None = None,
+        *,
+        words: ClaimWords = _PLAIN_WORDS,
     ) -> tuple[Change, Fact | None]:
         """The Change that makes a claim known, and the fact that it leaves as it was, if it does."""
         fact, named = await self._build_draft(claim, given, channel)
         if fact.slot:
-            return await self._build_belief_change(write, fact, named)
+            return await self._build_belief_change(write, fact, named, words)
         if fact.value:
             raise InvalidRecord("slot: a value needs the slot that it fills, such as home or likes", field="slot")
         known = await self._find_duplicate(fact)
@@ -239,14 +274,16 @@ class Facts:
         slot is a correction by the decision table; without a claim the old one says the new value.
         """
         given = _check_fields(fields) | ({} if claim is None else {"claim": claim})
+        spoken = await self._fill_value(claim, given)
 
         async def make(write: WriteAttempt) -> Change:
             old = await self.get_current_successor(fact_id, corrections_only=True)
-            if _is_other_belief(old, given):
-                return await self._build_corrected_belief_change(write, old, given)
+            said = spoken if claim != old.claim else given
+            if _is_other_belief(old, said):
+                return await self._build_corrected_belief_change(write, old, said)
             # another claim without a value says nothing sure of the slot
             open_claim = {"slot": "", "value": ""} if old.slot and claim not in (None, old.claim) else {}
-            new, named = await self._resolve_references(replace_validated(old, **{**open_claim, **given}), given)
+            new, named = await self._resolve_references(replace_validated(old, **{**open_claim, **said}), given)
             if (new.claim, new.valid_from, new.valid_to) == (old.claim, old.valid_from, old.valid_to):
                 return write.build_change(new, expected_versions={**named, old.key: old.seq})
             return await self._build_successor_change(write, old, new, named, is_correction=True)
@@ -286,10 +323,11 @@ class Facts:
         remains; where another current fact says the same already, that one is the successor.
         """
         given = {name: value for name, value in _check_fields(fields).items() if value is not None}
+        said = await self._fill_value(claim, given)
 
         async def make(write: WriteAttempt) -> Change:
             return await self.build_supersede_change(
-                write, await self.get_current_successor(fact_id), claim, given, is_correction=is_correction
+                write, await self.get_current_successor(fact_id), claim, said, is_correction=is_correction
             )
 
         entry = await self._context.engine.write(
@@ -319,6 +357,8 @@ class Facts:
         draft, named = await self._build_draft(claim, {**carried, **begin, **given}, channel or old.channel)
         if draft.slot and find_slot(draft.slot, self._context.engine.settings.slots).kind != "set":
             return await self._build_belief_successor_change(write, old, draft, named, is_correction=is_correction)
+        if draft.slot:
+            draft = draft.model_copy(update={"subject": await resolve_subject(self._context, draft)})
         known = await self._find_duplicate(draft)
         if known is None:
             return await self._build_successor_change(write, old, draft, named, is_correction=is_correction)
