@@ -38,7 +38,7 @@ class NodePrograms:
 
     def __init__(self, folder: Path, home: Path) -> None:
         self._bin = folder / "node_modules" / ".bin"
-        self._environment = {**os.environ, "HOME": str(home)}
+        self._environment = {**os.environ, "HOME": str(home), "NODE_COMPILE_CACHE": str(folder / "compiled")}
 
     async def run_all(self, commands: Sequence[Sequence[str]]) -> list[NodeRun]:
         """Run programs with their arguments, a few at once; the results come in the order of the commands."""

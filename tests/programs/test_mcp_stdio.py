@@ -6,6 +6,7 @@ import json
 import os
 import subprocess
 from collections.abc import Iterator
+from contextlib import contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -39,8 +40,9 @@ BROKEN_LINES: list[tuple[str | bytes, int, object]] = [
 ASKING_NOTHING = ("", '{"jsonrpc":"2.0","method":"notifications/x","params":{"x":"\\ud83d"}}')
 
 
-@pytest.fixture
-def server(home: Path) -> Iterator[subprocess.Popen[bytes]]:
+@contextmanager
+def start_server(home: Path) -> Iterator[subprocess.Popen[bytes]]:
+    """A server that has been greeted."""
     environment = {**os.environ, "AGENTMEM_HOME": str(home), "AGENTMEM_EMBEDDER": "hash"}
     environment["AGENTMEM_BACKGROUND"] = "false"  # its reports on standard error are not about the protocol
     command = [AGENTMEM, "mcp", "--user", "ann"]
@@ -50,6 +52,19 @@ def server(home: Path) -> Iterator[subprocess.Popen[bytes]]:
         tell(process, '{"jsonrpc":"2.0","method":"notifications/initialized"}')
         yield process
         process.kill()
+
+
+@pytest.fixture(scope="module")
+def shared_home(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The memory of the server that tests share."""
+    return tmp_path_factory.mktemp("served") / "home"
+
+
+@pytest.fixture(scope="module")
+def server(shared_home: Path) -> Iterator[subprocess.Popen[bytes]]:
+    """A server that goes on."""
+    with start_server(shared_home) as process:
+        yield process
 
 
 def tell(process: subprocess.Popen[bytes], line: str | bytes) -> None:
@@ -76,18 +91,19 @@ def test_a_line_that_is_no_message_is_answered(server: subprocess.Popen[bytes]) 
     assert ask(server, PING)["id"] == "last"
 
 
-def test_the_server_ends_quietly_when_its_client_no_longer_reads(server: subprocess.Popen[bytes]) -> None:
-    assert server.stdin is not None
-    assert server.stdout is not None
-    assert server.stderr is not None
-    server.stdout.close()
-    tell(server, PING)
-    server.stdin.close()
-    assert (server.wait(), server.stderr.read()) == (0, b"")
+def test_the_server_ends_quietly_when_its_client_no_longer_reads(home: Path) -> None:
+    with start_server(home) as server:
+        assert server.stdin is not None
+        assert server.stdout is not None
+        assert server.stderr is not None
+        server.stdout.close()
+        tell(server, PING)
+        server.stdin.close()
+        assert (server.wait(), server.stderr.read()) == (0, b"")
 
 
-def test_what_is_true_now_comes_first_over_stdio(server: subprocess.Popen[bytes], home: Path) -> None:
-    with AgentMemory("ann", home=home, embedder="hash") as memory:
+def test_what_is_true_now_comes_first_over_stdio(server: subprocess.Popen[bytes], shared_home: Path) -> None:
+    with AgentMemory("ann", home=shared_home, embedder="hash") as memory:
         for day, text in ((12, "I live in Bergen."), (20, "The soup needs salt."), (28, "I live in Oslo now.")):
             memory.store_turn(text, timestamp=datetime(2026, 1, day, tzinfo=UTC))
         memory.consolidate()

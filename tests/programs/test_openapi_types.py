@@ -5,13 +5,23 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import subprocess
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from agentmem import AsyncAgentMemory
 from agentmem.server.app import build_app
-from tests.programs.mcp_node import COMPILER, GENERATOR, TYPESCRIPT_RELEASES, NodePrograms, find_node, install_programs
+from tests.programs.mcp_node import (
+    COMPILER,
+    GENERATOR,
+    TYPESCRIPT_RELEASES,
+    NodePrograms,
+    NodeRun,
+    find_node,
+    install_programs,
+)
 from tests.programs.served import serve
 from tests.servers.downloads import CannotStart
 from tests.servers.plugin import _skip_or_fail
@@ -23,7 +33,7 @@ type Schemas = components["schemas"];
 type Stored = operations["store_turn"]["responses"][201]["content"]["application/json"];
 
 async function post<T>(path: string, body: object): Promise<T> {
-  const headers = { "Content-Type": "application/json" };
+  const headers = { "Content-Type": "application/json", "X-Agentmem-User": "bob" };
   const answer = await fetch(process.env.AGENTMEM_URL + path, { method: "POST", headers, body: JSON.stringify(body) });
   if (!answer.ok) throw new Error(((await answer.json()) as Schemas["Problem"]).detail);
   return (await answer.json()) as T;
@@ -50,7 +60,7 @@ void main();
 """
 NODE_TYPES = "declare const process: { env: Record<string, string> };\n"
 EXAMPLE = Path(__file__).parents[2] / "docs/examples/rest_client.mts"
-STRICT = ("--strict", "--target", "es2022", "--lib", "es2022,dom")
+STRICT = ("--strict", "--target", "es2022", "--lib", "es2022,dom", "--module", "nodenext")
 WRONG = """
 import type { components } from "./api";
 export const asked: components["schemas"]["RecallBody"] = { top_k: 5 };
@@ -68,39 +78,54 @@ def programs(tmp_path_factory: pytest.TempPathFactory) -> NodePrograms:
     return NodePrograms(folder, tmp_path_factory.mktemp("node-home"))
 
 
-async def run_node(program: Path, settings: dict[str, str]) -> str:
-    """What a program prints that Node runs."""
-    environment = {**os.environ, **settings}
-    running = await asyncio.create_subprocess_exec(
-        str(find_node()), str(program), env=environment, stdout=asyncio.subprocess.PIPE
-    )
-    return (await running.communicate())[0].decode()
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Where the programs are compiled."""
+    return tmp_path_factory.mktemp("typescript")
 
 
-async def test_a_generated_client_stores_recalls_and_tells_records_apart(
-    programs: NodePrograms, home: Path, tmp_path: Path
-) -> None:
-    description = build_app(AsyncAgentMemory("ann", home=home, embedder="hash"), with_mem0=True).openapi()
-    (tmp_path / "openapi.json").write_text(json.dumps(description), encoding="utf-8")
-    made = await programs.run(GENERATOR, str(tmp_path / "openapi.json"), "-o", str(tmp_path / "api.ts"))
+@pytest.fixture(scope="module")
+def compiled(programs: NodePrograms, folder: Path) -> NodeRun:
+    """What the compiler says of a right program, a wrong one, and the example."""
+    description = build_app(AsyncAgentMemory("ann", home=folder / "unused", embedder="hash"), with_mem0=True).openapi()
+    (folder / "openapi.json").write_text(json.dumps(description), encoding="utf-8")
+    made = asyncio.run(programs.run(GENERATOR, str(folder / "openapi.json"), "-o", str(folder / "api.ts")))
     assert made.exit_code == 0, made.errors
-    (tmp_path / "client.ts").write_text(NODE_TYPES + CLIENT, encoding="utf-8")
-    (tmp_path / "wrong.ts").write_text(WRONG, encoding="utf-8")
-    compiled, refused = await programs.run_all(
-        [[COMPILER, *STRICT, "--module", "commonjs", str(tmp_path / name)] for name in ("client.ts", "wrong.ts")]
-    )
-    assert compiled.exit_code == 0, compiled.output
-    assert refused.output.count("error TS") == 2, refused.output
-    with serve({"AGENTMEM_HOME": str(home)}, "--user", "ann") as address:
-        printed = await run_node(tmp_path / "client.js", {"AGENTMEM_URL": address})
-    assert printed == "0 Turn: I am allergic to peanuts. (user)\n"
+    sources = {"client.ts": NODE_TYPES + CLIENT, "wrong.ts": WRONG, EXAMPLE.name: EXAMPLE.read_text(encoding="utf-8")}
+    for name, source in sources.items():
+        (folder / name).write_text(source, encoding="utf-8")
+    return asyncio.run(programs.run(COMPILER, *STRICT, *(str(folder / name) for name in sources)))
 
 
-async def test_the_example_in_typescript_is_strict_and_runs(programs: NodePrograms, home: Path) -> None:
-    checked = await programs.run(COMPILER, *STRICT, "--module", "nodenext", "--noEmit", str(EXAMPLE))
-    assert checked.exit_code == 0, checked.output
-    with serve({"AGENTMEM_HOME": str(home)}, "--user", "ann") as address:
-        printed = await run_node(EXAMPLE, {"AGENTMEM_URL": address})
-    stored, found = printed.splitlines()
+@pytest.fixture(scope="module")
+def address(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """Where a server of this module answers."""
+    with serve({"AGENTMEM_HOME": str(tmp_path_factory.mktemp("served") / "home")}, "--user", "ann") as opened:
+        yield opened
+
+
+def run_node(program: Path, address: str) -> str:
+    """What a program prints that Node runs."""
+    command, environment = [str(find_node()), str(program)], {**os.environ, "AGENTMEM_URL": address}
+    return subprocess.run(command, env=environment, stdout=subprocess.PIPE, text=True).stdout
+
+
+def find_errors(compiled: NodeRun, name: str) -> list[str]:
+    """The lines about errors in a file."""
+    return [line for line in compiled.output.splitlines() if ": error TS" in line and f"{name}(" in line]
+
+
+def test_a_generated_client_stores_recalls_and_tells_records_apart(
+    compiled: NodeRun, folder: Path, address: str
+) -> None:
+    assert len(find_errors(compiled, "wrong.ts")) == 2
+    assert compiled.output.count("error TS") == 2, compiled.output
+    assert run_node(folder / "client.js", address) == "0 Turn: I am allergic to peanuts. (user)\n"
+
+
+def test_the_example_in_typescript_is_strict_and_runs(compiled: NodeRun, address: str) -> None:
+    assert compiled.exit_code != 0, "the wrong program was compiled, too"
+    assert find_errors(compiled, EXAMPLE.name) == []
+    stored, found = run_node(EXAMPLE, address).splitlines()
     assert stored == "stored user: I am allergic to peanuts."
     assert found.startswith("found Turn: I am allergic to peanuts. (")
