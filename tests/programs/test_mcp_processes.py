@@ -20,7 +20,7 @@ from tests.programs.served import AGENTMEM
 from tests.scale import NIGHTLY, scaled
 
 PROCESSES = scaled(8)
-SECONDS = 60.0 if NIGHTLY else 5.0
+SECONDS = 60.0 if NIGHTLY else 1.5
 MAX_TURNS = 100_000
 
 
