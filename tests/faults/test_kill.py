@@ -5,17 +5,20 @@ from __future__ import annotations
 import pytest
 
 from tests.faults import kill, victim
+from tests.scale import scaled
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("step", [*kill.STEPS, kill.ANY_MOMENT])
 def test_nothing_acknowledged_is_lost_or_there_twice(step: str) -> None:
-    for nth in kill.occurrences(step, 2):
+    for nth in kill.occurrences(step, scaled(2, least=1)):
         kill.run_round(step, nth)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("step", [*kill.INLINE_VECTOR_STEPS, kill.ANY_MOMENT])
 def test_vectors_of_the_logs_own_transaction_are_there_with_the_write_or_not_at_all(step: str) -> None:
-    for nth in kill.occurrences(step, 2):
+    for nth in kill.occurrences(step, scaled(2, least=1)):
         kill.run_round(step, nth, inline_vectors=True)
 
 
