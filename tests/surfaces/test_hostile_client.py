@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Container
 from typing import Any
 
 import pytest
@@ -12,6 +13,7 @@ from agentmem import AsyncAgentMemory
 from agentmem.server.mcp.server import TOOL_SETS, build_mcp_server
 
 MARK = "Zanzibar"
+METHODS = ("get", "post", "put", "patch", "delete")
 BOB = {"X-Agentmem-User": "bob"}
 # about no record, or about all that is the caller's own
 OWN_ALONE = {
@@ -63,13 +65,15 @@ def build_value(schema: dict[str, Any], given: str, schemas: dict[str, Any]) -> 
     return {"string": given, "integer": 1, "number": 0.5, "boolean": True}.get(str(kind), given)
 
 
-async def ask_everything(client: Any, seen: list[str], headers: dict[str, str]) -> tuple[int, list[str]]:
+async def ask_everything(
+    client: Any, seen: list[str], headers: dict[str, str], methods: Container[str] = METHODS
+) -> tuple[int, list[str]]:
     """Ask every route with every id where one may stand: how many requests that were, and which told of the mark."""
     description = (await client.get("/openapi.json")).json()
     schemas, asked, told = description["components"]["schemas"], 0, []
-    for template, methods in description["paths"].items():
-        for method, operation in methods.items():
-            if template in OWN_ALONE:
+    for template, operations in description["paths"].items():
+        for method, operation in operations.items():
+            if template in OWN_ALONE or method not in methods:
                 continue
             query = [
                 each["name"] for each in operation.get("parameters", ()) if each["in"] == "query" and each["required"]
@@ -97,7 +101,8 @@ async def test_no_route_tells_or_changes_anything_of_another_user(client: Any) -
     assert told == []
     assert (await client.get("/v1/export")).text == before
     assert asked > 300
-    assert len(set((await ask_everything(client, seen, {}))[1])) > 10  # whose they are is told, so the ids are good
+    told = (await ask_everything(client, seen, {}, methods=("get",)))[1]
+    assert len(set(told)) > 10  # whose they are is told, so the ids are good
 
 
 @pytest.mark.parametrize("tools", [name for name in TOOL_SETS if name != "all"])

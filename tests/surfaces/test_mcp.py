@@ -18,10 +18,10 @@ from mcp.client.streamable_http import streamable_http_client
 from mcp.shared.exceptions import MCPError
 
 from agentmem import AsyncAgentMemory
-from agentmem.server.app import build_app
 from agentmem.server.mcp.core_tools import CORE_TOOLS
 from agentmem.server.mcp.server import TOOL_SETS, build_mcp_server
 from agentmem.server.mcp.tools import ToolFailure
+from tests.surfaces.conftest import build_quick_app
 
 MAX_SCHEMA_TOKENS = 1500
 AGENTMEM = str(Path(sys.executable).with_name("agentmem"))
@@ -198,7 +198,7 @@ async def test_what_a_call_logs_carries_the_trace_of_its_meta(caplog: pytest.Log
 
 @pytest.mark.parametrize("era", ["auto", "legacy"])
 async def test_over_http_the_header_says_whose_memory_it_is(home: Path, era: str) -> None:
-    app = build_app(AsyncAgentMemory("ann", home=home, embedder="hash"))
+    app = build_quick_app(AsyncAgentMemory("ann", home=home, embedder="hash"))
     config = uvicorn.Config(app, port=0, log_config=None, lifespan="on")
     server, listening = uvicorn.Server(config), config.bind_socket()
     running = asyncio.ensure_future(server.serve([listening]))

@@ -10,18 +10,17 @@ from typing import Any, get_args
 import pytest
 
 from agentmem import AsyncAgentMemory
+from tests.surfaces.conftest import build_shared_app
 
 ADD, LIST, SEARCH = "/mem0/v3/memories/add/", "/mem0/v3/memories/", "/mem0/v3/memories/search/"
 PEANUTS = "I am allergic to peanuts."
 KEY = "The deploy key rotates on Fridays"
 
 
-@pytest.fixture(scope="module")
-def mem0_app(tmp_path_factory: pytest.TempPathFactory) -> Any:
-    """The routes with mem0's. They ask the memory that is put into `app.state.memory`."""
-    from agentmem.server.app import build_app
-
-    return build_app(AsyncAgentMemory("ann", home=tmp_path_factory.mktemp("unused"), embedder="hash"), with_mem0=True)
+@pytest.fixture
+def mem0_app() -> Any:
+    """The application behind `mem0`."""
+    return build_shared_app(with_mem0=True)
 
 
 @pytest.fixture

@@ -14,17 +14,9 @@ from agentmem import AsyncAgentMemory
 from agentmem.admin.api_keys import create_api_key, list_api_keys, revoke_api_key
 from agentmem.core.clock import FrozenClock
 from agentmem.server import callers
-from tests.surfaces.conftest import open_client
+from tests.surfaces.conftest import build_quick_app, open_client
 
 CACHE_SECONDS = callers.KEY_CACHE_SECONDS
-
-
-@pytest.fixture(scope="module")
-def keyed_app(tmp_path_factory: pytest.TempPathFactory) -> Any:
-    """The routes for stores that have keys."""
-    from agentmem.server.app import build_app
-
-    return build_app(AsyncAgentMemory("ann", home=tmp_path_factory.mktemp("unused"), embedder="hash"))
 
 
 @pytest.fixture
@@ -35,13 +27,12 @@ async def memory(home: Path) -> AsyncIterator[AsyncAgentMemory]:
 
 
 @pytest.fixture
-async def client(memory: AsyncAgentMemory, keyed_app: Any, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Any]:
+async def client(memory: AsyncAgentMemory, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Any]:
     """A client without a key; looked up again for each request is what a key may do."""
     import httpx2 as httpx
 
     monkeypatch.setattr(callers, "KEY_CACHE_SECONDS", 0.0)
-    keyed_app.state.memory = memory
-    transport = httpx.ASGITransport(keyed_app, raise_app_exceptions=False)
+    transport = httpx.ASGITransport(build_quick_app(memory), raise_app_exceptions=False)
     async with httpx.AsyncClient(transport=transport, base_url="http://127.0.0.1:17890") as opened:
         yield opened
 

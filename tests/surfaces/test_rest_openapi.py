@@ -8,17 +8,15 @@ from typing import Any
 import jsonschema
 import pytest
 
-from agentmem import AsyncAgentMemory
 from agentmem.core.records import KINDS
-from agentmem.server.app import build_app
 from agentmem.server.auth import OPEN_PATHS, OPERATOR_PATHS
+from tests.surfaces.conftest import build_shared_app
 
 
 @pytest.fixture(scope="module")
-def description(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
+def description() -> dict[str, Any]:
     """Of all routes, mem0's too."""
-    memory = AsyncAgentMemory("ann", home=tmp_path_factory.mktemp("unused"), embedder="hash")
-    return build_app(memory, with_mem0=True).openapi()
+    return dict(build_shared_app(with_mem0=True).openapi())
 
 
 def test_a_key_is_sent_in_either_header_to_all_but_open_routes(description: dict[str, Any]) -> None:
