@@ -92,3 +92,14 @@ async def test_what_a_graph_leaves_out_is_said(home: Path, monkeypatch: pytest.M
         await call(client, "create_entities", entities=[{**BOB, "name": name} for name in ("Ann", "Bob", "Eve")])
         graph = await call(client, "read_graph")
         assert (len(graph["entities"]), graph["notices"]) == (2, ["Only 2 entities were read; there may be more."])
+
+
+async def test_observations_are_kept_word_for_word_side_by_side(home: Path) -> None:
+    said = {**ANN, "observations": ["Ann lives in Oslo", "Ann lives in Rome", "ann lives in Rome."]}
+    async with (
+        AsyncAgentMemory("ann", home=home, embedder="hash") as memory,
+        Client(build_mcp_server(lambda *_: memory, TOOL_SETS["server-memory"])) as client,
+    ):
+        await call(client, "create_entities", entities=[said])
+        (ann,) = (await call(client, "read_graph"))["entities"]
+        assert ann["observations"] == said["observations"][:2]

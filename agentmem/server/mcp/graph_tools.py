@@ -268,7 +268,7 @@ async def _add_facts(memory: AsyncAgentMemory, entity: Entity, claims: Sequence[
     known = {fact.claim for fact in await memory.semantic.facts({"entity_ids": entity.id}, limit=MAX_READ)}
     added = [claim for claim in dict.fromkeys(claims) if claim not in known]
     for claim in added:
-        await memory.learn_fact(claim, entity_ids=[entity.id])
+        await memory.learn_fact(claim, entity_ids=[entity.id], slot="")  # kept word for word
     return added
 
 

@@ -176,7 +176,7 @@ class Desk:
         if body.infer is False:
             kept = [
                 await self.memory.learn_fact(
-                    turn.content, source=shapes.VERBATIM_SOURCE, source_turn_ids=[turn.id], valid_to=ends
+                    turn.content, source=shapes.VERBATIM_SOURCE, source_turn_ids=[turn.id], valid_to=ends, slot=""
                 )
                 for turn in turns
             ]
@@ -253,7 +253,9 @@ class Desk:
         text = shapes.get_text(record) if body.text is None else body.text
         if isinstance(record, Turn):
             source = shapes.REPLACEMENT_SOURCE + record.id
-            fact = await self.memory.learn_fact(text, source=source, source_turn_ids=[record.id], valid_to=ends)
+            fact = await self.memory.learn_fact(
+                text, source=source, source_turn_ids=[record.id], valid_to=ends, slot=""
+            )
             await self.memory.forget(record.id, reason="updated")
             return fact
         if "expiration_date" not in body.model_fields_set:

@@ -131,7 +131,7 @@ async def search_long_term(request: Request, caller: Reader, name: str, body: Lo
 @router.post("/memory/ltm", status_code=201)
 async def add_long_term(request: Request, caller: Writer, name: str, body: LongTermEntry) -> EntryAnswer:
     """Keep a fact in the agent's channel."""
-    return EntryAnswer(id=(await _open_agent(request, caller, name).learn_fact(body.content)).id)
+    return EntryAnswer(id=(await _open_agent(request, caller, name).learn_fact(body.content, slot="")).id)
 
 
 @router.delete("/memory")
