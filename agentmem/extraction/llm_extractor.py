@@ -17,10 +17,10 @@ from agentmem.errors import InvalidModelOutput
 from agentmem.extraction.drafts import ExtractionDraft, TurnSummaryDraft, Window
 from agentmem.extraction.grounding import MAX_TURN_CHARS, is_assistant_turn, turn_time
 from agentmem.extraction.labels import LabelMap
+from agentmem.extraction.plain import extractor
 from agentmem.extraction.reader_union import describe_emptiness, list_turns, merge_readings, select_turns
 from agentmem.extraction.reply_parser import MAX_KNOWN_ENTITIES, parse_agent_reply, parse_reply
 from agentmem.extraction.reply_schema import AgentExtractionReply, ExtractionReply, SmallExtractionReply
-from agentmem.extraction.rules import extractor
 from agentmem.extraction.windows import MAX_TOKENS, MAX_TURNS, is_substantive
 from agentmem.models.protocols import LLMRequest
 from agentmem.models.structured_llm import StructuredLLM, TruncatedReply

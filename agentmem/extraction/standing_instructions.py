@@ -11,8 +11,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from agentmem.extraction.imperatives import IMPERATIVE_VERBS, OMITTABLE_NOUNS, VERB_COMPLEMENTS
-from agentmem.extraction.plain.turn_text import MASK, mask_turn
-from agentmem.extraction.rules.sentences import drop_quoted_material, split_sentences
+from agentmem.extraction.plain.turn_text import MASK, read_turn
 
 MAX_INSTRUCTION_CHARS = 300
 MIN_INSTRUCTION_WORDS = 2
@@ -175,9 +174,9 @@ def extract_instructions(text: str) -> list[ExtractedInstruction]:
     if _JOKE.search(text):
         return []
     found: list[ExtractedInstruction] = []
-    for sentence in split_sentences(drop_quoted_material(mask_turn(text).replace(MASK, " "))):
-        if not sentence.is_question and "?" not in sentence.text:
-            found += _extract_from_sentence(sentence.text)
+    for sentence in read_turn(text).sentences:
+        if not sentence.is_question:
+            found += _extract_from_sentence(sentence.text.replace(MASK, " "))
     return list(dict.fromkeys(found))
 
 

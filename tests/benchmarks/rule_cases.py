@@ -15,7 +15,7 @@ from typing import Any
 
 from agentmem.core.records import Fact, Turn
 from agentmem.extraction.drafts import ExtractionDraft, Window
-from agentmem.extraction.rules.extractor import extract
+from agentmem.extraction.plain.extractor import extract
 from tests.benchmarks.report import count_by_rule
 
 

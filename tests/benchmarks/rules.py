@@ -18,7 +18,7 @@ from pathlib import Path
 
 from agentmem.core.records import Entity, Fact, Turn
 from agentmem.extraction.drafts import ExtractionDraft, FactDraft, Window
-from agentmem.extraction.rules.extractor import extract
+from agentmem.extraction.plain.extractor import extract
 from agentmem.text.normalization import hash_claim, slugify
 from tests.benchmarks.datasets import BenchmarkDialogue, load_dialogues
 from tests.benchmarks.report import render_table

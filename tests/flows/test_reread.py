@@ -9,7 +9,7 @@ import pytest
 
 from agentmem import AsyncAgentMemory
 from agentmem.errors import InvalidRecord, ModelUnavailable
-from agentmem.extraction.rules import extractor
+from agentmem.extraction.plain import extractor
 from tests.fakes.scribe import FakeExtractionLLM
 from tests.flows.read_turns import open_memory_with_llm, read_summaries
 

@@ -13,7 +13,7 @@ from agentmem.core.records import Turn
 from agentmem.errors import InvalidModelOutput
 from agentmem.extraction.drafts import Window
 from agentmem.extraction.llm_extractor import extract
-from agentmem.extraction.rules import extractor
+from agentmem.extraction.plain import extractor
 from tests.fakes.recorded_llm import Answer, RecordedLLM
 
 TEXTS = ("My name is Lena Brandt.", "I work at Kestrel Labs.", "I live in Hamburg.", "I'm allergic to walnuts.")

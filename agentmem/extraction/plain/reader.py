@@ -15,7 +15,7 @@ from types import MappingProxyType
 from agentmem.beliefs.belief import Mark, Operation, Tense
 from agentmem.beliefs.slots import PEOPLE_SLOTS, USER_SUBJECT, find_slot
 from agentmem.extraction.plain.dates import SaidDate, find_dates
-from agentmem.extraction.plain.language import LANGUAGES, Language, PlainFrame, load_language
+from agentmem.extraction.plain.language import LANGUAGES, Kin, Language, PlainFrame, load_language
 from agentmem.extraction.plain.numbered_statements import read_statements
 from agentmem.extraction.plain.slot_claim import SlotClaim
 from agentmem.extraction.plain.turn_text import TurnSentence, TurnText, read_turn
@@ -40,6 +40,16 @@ class _Clause:
     begin: int
     start: int
     end: int
+
+
+@dataclass(frozen=True, slots=True)
+class NamedKin:
+    """Somebody whom the speaker names as theirs: "my aunt Ida", at `span` of the turn, in the word that was said."""
+
+    name: str
+    kin: Kin
+    noun: str
+    span: tuple[int, int]
 
 
 class PlainReader:
@@ -67,7 +77,7 @@ class PlainReader:
         if statements := read_statements(text):
             return statements
         turn = read_turn(text)
-        if any(each.words["unreal_turn"].search(turn.plain) for each in self.languages):
+        if self.is_unreal(turn):
             return []
         now = now.astimezone(UTC) if now.tzinfo else now.replace(tzinfo=UTC)
         self._named = {}
@@ -124,26 +134,42 @@ class PlainReader:
             return (name, after) if name[0].isupper() else (USER_SUBJECT, start)
         return USER_SUBJECT, start
 
-    def _read_people(self, language: Language, sentence: TurnSentence) -> Iterator[SlotClaim]:
-        """Who is who: "my sister Anna", "my dog's name is Rex"."""
+    def is_unreal(self, turn: TurnText) -> bool:
+        """Whether a turn is a joke, a game, or work on a text."""
+        return any(each.words["unreal_turn"].search(turn.plain) for each in self.languages)
+
+    def find_kin(self, turn: TurnText) -> Iterator[NamedKin]:
+        """The people and animals that the speaker names as theirs, with a slot or without one."""
+        for sentence in turn.sentences:
+            for language in self.languages if not sentence.is_question else ():
+                if not language.words["fiction"].search(sentence.text):
+                    for kin, found in self._find_people(language, sentence):
+                        span = (sentence.start + found.start(), sentence.start + found.end())
+                        yield NamedKin(found["name"], kin, found["noun"].lower(), span)
+
+    def _find_people(self, language: Language, sentence: TurnSentence) -> Iterator[tuple[Kin, re.Match[str]]]:
         for pattern in language.people:
             for found in pattern.finditer(sentence.text):
-                kin, name = language.kin[found["noun"].lower()], found["name"]
-                if not self._is_name(language, name):
-                    continue
-                if kin.noun == "partner" and language.words["trade"].search(sentence.text):
-                    continue  # of business or dance
-                self._note_name(name)
-                self._named.pop(kin.noun, None)
-                self._named[name] = kin.gender
-                self.kin[kin.noun] = name
-                if kin.slot:
-                    value = f"{name} ({kin.noun})" if kin.slot == "pets" else name
-                    is_new = find_slot(kin.slot).kind == "one" and language.words["new"].search(found[0])
-                    mark: Mark = "change" if is_new else ""
-                    yield SlotClaim(
-                        subject=USER_SUBJECT, slot=kin.slot, value=value, mark=mark, noun=kin.noun, span=found.span()
-                    )
+                kin = language.kin[found["noun"].lower()]
+                is_trade = kin.noun == "partner" and language.words["trade"].search(sentence.text)
+                if self._is_name(language, found["name"]) and not is_trade:  # of business or dance
+                    yield kin, found
+
+    def _read_people(self, language: Language, sentence: TurnSentence) -> Iterator[SlotClaim]:
+        """Who is who: "my sister Anna", "my dog's name is Rex"."""
+        for kin, found in self._find_people(language, sentence):
+            name = found["name"]
+            self._note_name(name)
+            self._named.pop(kin.noun, None)
+            self._named[name] = kin.gender
+            self.kin[kin.noun] = name
+            if kin.slot:
+                value = f"{name} ({kin.noun})" if kin.slot == "pets" else name
+                is_new = find_slot(kin.slot).kind == "one" and language.words["new"].search(found[0])
+                mark: Mark = "change" if is_new else ""
+                yield SlotClaim(
+                    subject=USER_SUBJECT, slot=kin.slot, value=value, mark=mark, noun=kin.noun, span=found.span()
+                )
 
     def _find_meant(self, gender: str) -> str:
         """Whom "she" or "he" means: the only one who may be, or the last one named where only they surely are."""

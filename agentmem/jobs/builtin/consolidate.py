@@ -27,8 +27,8 @@ from agentmem.errors import BudgetExceeded, Conflict, InvalidRecord, LeaseLost, 
 from agentmem.extraction.contradiction import CandidateRetriever, ContradictionClassifier
 from agentmem.extraction.drafts import ExtractionDraft, Window
 from agentmem.extraction.llm_extractor import ExtractionResult, choose_profile, extract, extractor_name
+from agentmem.extraction.plain import extractor
 from agentmem.extraction.reconciler import RULES_SOURCE, Reconciler
-from agentmem.extraction.rules import extractor
 from agentmem.extraction.wall_clock import restore_moments, to_wall_window
 from agentmem.extraction.windows import is_substantive, split_into_windows
 from agentmem.jobs.due_records import read_dead_letter_seqs, record_failures

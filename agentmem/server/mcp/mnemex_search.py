@@ -10,8 +10,8 @@ from pydantic import BaseModel, Field
 
 from agentmem.core.records import Fact, Turn, build_record
 from agentmem.extraction.drafts import ExtractionDraft, Window
+from agentmem.extraction.plain.extractor import extract
 from agentmem.extraction.reconciler import CONFIDENCE_BY_CERTAINTY, DEFAULT_CONFIDENCE
-from agentmem.extraction.rules.extractor import extract
 from agentmem.facade.async_memory import AsyncAgentMemory
 from agentmem.recall.request import MAX_RESULTS
 from agentmem.server.mcp.core_tools import Arguments

@@ -10,10 +10,11 @@ from agentmem.beliefs.slots import PEOPLE_SLOTS, PREFERENCE_SLOTS, USER_SUBJECT
 from agentmem.core.records import Turn
 from agentmem.extraction.drafts import EntityDraft, ExtractionDraft, FactDraft, RelationDraft, Window
 from agentmem.extraction.plain.claim_sentences import write_sentence
+from agentmem.extraction.plain.names import NAME_PATTERN, NameMention, find_aliases, find_names
+from agentmem.extraction.plain.reader import PlainReader
 from agentmem.extraction.plain.slot_claim import SlotClaim
+from agentmem.extraction.plain.turn_text import read_turn
 from agentmem.extraction.plain.window_claims import NON_HUMAN_ROLES, read_slot_claims
-from agentmem.extraction.rules.names import NAME_PATTERN, NameMention, find_aliases, find_kin, find_names
-from agentmem.extraction.rules.sentences import drop_quoted_material, split_sentences
 from agentmem.extraction.said_words import has_words
 from agentmem.text.normalization import slugify
 
@@ -21,7 +22,6 @@ EXTRACTOR = "rules:3"
 MAX_SPEAKER_CHARS = 60
 
 _RELATION_BY_SLOT = {"home": "LOCATED_IN", "employer": "WORKS_FOR"}
-_FORMER = re.compile(r"\b(?:late|ex)\b")
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,9 +61,10 @@ class _TurnExtractor:
             window.participants
         )
         talking = frozenset(slugify(name) for name in spoken)
-        self.sentences = split_sentences(drop_quoted_material(turn.content))
-        self.kin = tuple(find_kin(self.sentences, talking))
-        self.names = tuple(find_names(self.sentences, self.kin, talking))
+        reader, text = PlainReader(), read_turn(turn.content)
+        self.sentences = () if reader.is_unreal(text) else text.sentences
+        self.kin = [each for each in reader.find_kin(text) if self.sentences and slugify(each.name) not in talking]
+        self.names = tuple(find_names(self.sentences, talking))
 
     def extract_facts(self, claims: Sequence[SlotClaim]) -> list[FactDraft]:
         """The claims of the turn about slots in their order, and then the people whom no slot takes."""
@@ -108,15 +109,15 @@ class _TurnExtractor:
     def _extract_acquaintances(self, taken: set[str]) -> Iterator[FactDraft]:
         """Open claims about named people for whom there is no slot, such as a colleague or an aunt."""
         for kin in self.kin:
-            if _FORMER.search(kin.relation) or slugify(kin.name) in taken:
+            if kin.kin.slot or slugify(kin.name) in taken:
                 continue
-            article = "an" if kin.relation[0] in "aeiou" else "a"
-            claim = f"{self.speaker.subject} has {article} {kin.relation} named {kin.name}"
+            article = "an" if kin.kin.noun[0] in "aeiou" else "a"
+            claim = f"{self.speaker.subject} has {article} {kin.kin.noun} named {kin.name}"
             yield FactDraft(
                 turn_id=self.turn.id,
                 claim=claim,
-                quote=self.turn.content[kin.start : kin.end],
-                span=(kin.start, kin.end),
+                quote=self.turn.content[slice(*kin.span)],
+                span=kin.span,
                 subject=self.speaker.name or USER_SUBJECT,
                 certainty="explicit",
                 temporal_context="current",
@@ -132,9 +133,9 @@ class _TurnExtractor:
         """Who and what the turn names, and the speaker where a claim is about them."""
         known_types = {slugify(entity.name): entity.type for entity in self.window.known_entities}
         others = find_aliases(self.sentences)
-        found = [NameMention(kin.name, "pet" if kin.is_pet else "person", kin.start, kin.end) for kin in self.kin]
+        found = [NameMention(each.name, "pet" if each.kin.slot == "pets" else "person") for each in self.kin]
         if self.speaker.name and facts:
-            found.insert(0, NameMention(self.speaker.name, "person", 0, 0))
+            found.insert(0, NameMention(self.speaker.name, "person"))
         out = []
         for one in (*found, *self.names):
             if one.name in others.values():
@@ -146,7 +147,7 @@ class _TurnExtractor:
 
     def extract_relations(self, facts: Sequence[FactDraft]) -> list[RelationDraft]:
         """Of the speaker, where they have a name, to those whom they call theirs, and to where they live and work."""
-        out = [(kin.relation, kin.name, self.turn.content[kin.start : kin.end]) for kin in self.kin]
+        out = [(each.noun, each.name, self.turn.content[slice(*each.span)]) for each in self.kin]
         for fact in facts:
             kind, is_held = _RELATION_BY_SLOT.get(fact.slot), (fact.operation, fact.temporal_context)
             if kind and is_held == ("is", "current") and fact.subject == self.speaker.name:
