@@ -213,11 +213,11 @@ def _is_silent(recall: Attempt, away: tuple[float, float]) -> bool:
     return away[0] < recall.began and recall.ended < away[1] and not recall.notices
 
 
-def killed_clients(urls: Mapping[str, str], home: Path, number: int = 0) -> Iterator[CellResult]:
+def killed_clients(
+    urls: Mapping[str, str], home: Path, number: int = 0, steps: Sequence[str] = servers_killed.STEPS
+) -> Iterator[CellResult]:
     """The cells of clients that are killed; `number` chooses at which occurrence of each step."""
-    those = [
-        servers_killed.kill(step, servers_killed.occurrence(step, number), urls, home) for step in servers_killed.STEPS
-    ]
+    those = [servers_killed.kill(step, servers_killed.occurrence(step, number), urls, home) for step in steps]
     for killed, seconds, wrong in asyncio.run(servers_killed.check_all(those, urls, home)):
         found = (wrong,) if wrong else ()
         yield CellResult("client", KILLED, killed.step, len(killed.acknowledged), 0, 0.0, seconds, found)
