@@ -126,7 +126,9 @@ class PlainReader:
         after = word.end() + (text[word.end()] == " ")
         known_names = self.people.get(word[0].lower(), set())
         if len(known_names) == 1 and word[0][0].isupper():
-            return next(iter(known_names)), after
+            name = next(iter(known_names))
+            self._named.setdefault(name, "")
+            return name, after
         gender = (
             "f" if language.words["she"].fullmatch(word[0]) else "m" if language.words["he"].fullmatch(word[0]) else ""
         )
