@@ -80,7 +80,7 @@ def serve_command(cli: CliContext, *, host: str, port: int, tools: str, mem0: bo
             echo(f"serving on {_format_address(listening)}; stop with Ctrl-C")
             await server.serve([listening])
 
-    with asyncio.Runner(loop_factory=server.config.get_loop_factory()) as runner:
+    with listening, asyncio.Runner(loop_factory=server.config.get_loop_factory()) as runner:
         runner.run(open_and_serve())
 
 
