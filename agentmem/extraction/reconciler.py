@@ -6,6 +6,7 @@ no turn is extracted twice, whoever tries, and nothing is left of what was forgo
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
@@ -296,11 +297,9 @@ class _ChangeBuilder:
 
     async def _settle_belief(self, draft: FactDraft, channel: str) -> None:
         fields = self._build_fact_fields(draft, [draft])
-        fact = build_record(Fact, channel=channel, claim=draft.claim, **fields)
         said_at = {"slot": draft.slot, "value": draft.value, "said_at": self._stated_at(draft.turn_id)}
-        pending = self._list_pending()
-        words = ClaimWords(draft.operation, draft.mark)
-        fact = fact.model_copy(update=said_at)
+        fact = build_record(Fact, channel=channel, claim=draft.claim, **fields).model_copy(update=said_at)
+        pending, words = self._list_pending(), ClaimWords(draft.operation, draft.mark)
         if draft.slot.startswith(("date:", "flight:")):
             named = await find_open_event(self.context, fact, pending)
             if named is None and draft.slot.endswith(":?"):
@@ -548,10 +547,7 @@ class _ChangeBuilder:
 
     def count_by_kind(self) -> dict[str, int]:
         """How many records of each kind there are."""
-        counts: dict[str, int] = {}
-        for record in self.upserts.values():
-            counts[record.kind] = counts.get(record.kind, 0) + 1
-        return counts
+        return dict(Counter(record.kind for record in self.upserts.values()))
 
     def find_confirmed(self) -> list[Key]:
         """The facts known before that hold and gained one of these turns as a source."""
