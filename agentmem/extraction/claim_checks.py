@@ -38,6 +38,7 @@ MAX_LIST_CHARS = 60  # between the end of what rules read and a value of the sam
 # The slot whose cues the words of a built-in relation need; the others are said in too many ways.
 _RELATION_SLOTS = {"WORKS_FOR": "employer", "LOCATED_IN": "home"}
 _NEAR = frozenset({"in", "at", "near", "from", "on", "by", "bei", "aus", "en", "em", "a"})
+_SWITCHES = frozenset({"on", "off", "up", "down", "out", "in"})  # small words that are values of things
 _OF = re.compile(r"\s+(?:of|von|de|di|da|do)\s+", re.IGNORECASE)
 _MONTH = "|".join(sorted({name[:3] for name in MONTHS}))
 _CALENDAR = re.compile(
@@ -72,10 +73,15 @@ class ClaimChecks:
         self.window = window
         self._views = ViewBuilder(window)
         self._readings = read_slot_claims(window)
+        self._changed: set[tuple[str, str]] = set()
 
     def note_people(self, people: Iterable[tuple[str, str]]) -> None:
         """Remember names with the slots under which the same reply has them, before its claims are checked."""
         self._views.note_people(people)
+
+    def note_changes(self, places: Iterable[tuple[str, str]]) -> None:
+        """Remember turns and slots of which the same reply has a new value, which ends the old one."""
+        self._changed.update(places)
 
     def check(self, draft: FactDraft, turn: Turn) -> Verdict:
         """Refused, doubtful or accepted. `draft.span` is where its quote stands, None where it does not."""
@@ -89,6 +95,8 @@ class ClaimChecks:
         if draft.agent_private:
             return Verdict()
         doubts = [*find_doubts(view), *(["plain rules"] if self._is_read_otherwise(view, turn) else [])]
+        if draft.mark == "change" and (turn.id, draft.slot) in self._changed:
+            doubts = [doubt for doubt in doubts if doubt != "no end"]
         return Verdict(doubts=tuple(doubts))
 
     def has_said_claim(self, draft: FactDraft, turn: Turn) -> bool:
@@ -216,8 +224,10 @@ def check_form(view: ClaimView) -> str:
 
 
 def _check_content(view: ClaimView) -> str:
-    value, content = view.draft.value, list_content_words(view.draft.value, view.words)
-    may_be_small = view.key in load_words().slots["dates"] | load_words().slots["ownerless"]
+    value, denials = view.draft.value, load_words()["negation"]
+    content = [word for word in list_content_words(value, view.words) if "'" not in word or word not in denials]
+    is_switch = view.key in load_words().slots["ownerless"] and not _SWITCHES.isdisjoint(list_words(value))
+    may_be_small = is_switch or view.key in load_words().slots["dates"]
     if not content and not may_be_small and not re.search(r"\d", value):
         return "no word of content"
     if list_words(value) == list_words(view.draft.subject) and view.key not in ("name", "call_me"):

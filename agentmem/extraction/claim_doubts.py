@@ -24,6 +24,7 @@ from agentmem.extraction.said_words import (
     load_words,
 )
 from agentmem.text.normalization import MONTHS
+from agentmem.text.temporal import MONTH_NUMBERS
 from agentmem.text.tokenizer import tokenize
 
 AGENT_SUBJECT = "agent"
@@ -37,7 +38,7 @@ _DAY = r"(?:mon|tues|wednes|thurs|fri|satur|sun)day|tomorrow|morgen|mañana|dema
 _TO_COME = re.compile(
     rf"\b(?:{_MONTH}|mai|mayo|ene|abr|agosto|okt|dez|dic|déc|avril|juin|juil|août|weekend|christmas|easter|next|tonight"
     rf"|starts?|(?:end|beginning|middle) of|in \d+ |\d+(?:st|nd|rd|th)|(?:from|on|this|until|am|ab|el|le|na|no) {_DAY}"
-    r"|tomorrow|morgen|mañana|demain|amanhã)",
+    r"|tomorrow|morgen|mañana|demain|amanhã|(?:ab|am|zum) (?:dem )?\d{1,2}\.|from then on)",
     re.IGNORECASE,
 )
 _SINCE = re.compile(r"\b(?:since|last|ago|yesterday|seit|desde|depuis)\b", re.IGNORECASE)
@@ -64,7 +65,17 @@ _UNREAL = re.compile(
     r"\b(?:wish|imagine|pretend|maybe|i'd (?:love|like)|would (?:love|like)|(?:if|wenn|si|se|ojala|imagina)"
     r" (?:i|we|ich|wir|yo|je|eu|tuviera|fuera|j))\b"
 )
-_TAKEN_BACK = re.compile(r"[^.!?\n]{0,20}[.?!]+\s*(?:no|nope|nah|naw|nein|non|não|wait|sorry)\b", re.IGNORECASE)
+_TAKEN_BACK = re.compile(
+    r"[^.!?\n]{0,20}[.?!]+\s*(?:(?:espera|warte|attends|wait|sorry)\W+)?"
+    r"(?:no|nope|nah|naw|nein|non|não|wait|sorry|(?:i'?m|it'?s|that'?s|she'?s|he'?s) not|stimmt nicht)\b",
+    re.IGNORECASE,
+)
+# words of the speaker about what they say, which make them no owner of it: "I meant 86", "I think she is"
+_SAYING = re.compile(
+    r"\b(?:i (?:meant?|mean|think|guess|believe|heard?|said|suppose|reckon)|ich (?:meinte|meine|glaube|denke|sagte)"
+    r"|(?:creo|quise decir|quis dizer|acho) que|je (?:crois|pense|voulais dire))\b",
+    re.IGNORECASE,
+)
 _WE = re.compile(r"\b(?:we|we're|we've|us|our|wir|uns|nosotros|nous|nos)\b")
 _STOPPED = re.compile(r"\b(?:no longer|used to|quit|stopped|gave up|given up|not any ?more)\b")
 _FILLERS = "the user agent assistant family recently currently really often usually also once first"
@@ -128,7 +139,7 @@ def list_owners(view: ClaimView, text: str) -> list[tuple[str, str, int]]:
     names = {part: name for name in [*view.people.names, view.subject] for part in list_words(name) if len(part) > 1}
     names = {part: name for part, name in names.items() if part not in load_words()["function"] | {USER_SUBJECT}}
     words, out = view.words, list[tuple[str, str, int]]()
-    for found in WORD.finditer(text):
+    for found in WORD.finditer(_SAYING.sub(lambda said: "." * len(said[0]), text)):
         word = fold(found[0])
         bare = word.removesuffix("'s")
         if word in words["first"] and (view.subject == USER_SUBJECT or word not in words["own"]):
@@ -300,6 +311,8 @@ def is_asked(view: ClaimView) -> bool:
     end = view.sentence[1]
     is_question = view.text[end : end + 1] in ("?", "？")
     is_value = view.draft.operation == "is" and bool(view.draft.slot)
+    if view.draft.operation == "deny" and _TAKEN_BACK.match(view.text, view.focus[1]):
+        return False
     has_statement = view.text[slice(*view.sentence)].lstrip()[:1] == "¿"  # "Vivo en Lugo, ¿y tú?" is split before it
     return is_question and not has_statement and (is_value or not _ASKED_FOR.search(view.draft.claim))
 
@@ -339,7 +352,8 @@ def names_held_value(view: ClaimView) -> bool:
     is_named = any(words and said.issuperset(words) for words in held)
     own = set(list_content_words(view.draft.value))
     is_more = any(own & set(words) for words in held)
-    return is_named and not is_more and not view.has_cue(view.text, "end", "change", "negation")
+    is_changed = has_words(view.text, "end", "change") or view.has_cue(view.text, "negation")
+    return is_named and not is_more and not is_changed
 
 
 def has_unsaid_verb(view: ClaimView) -> bool:
@@ -348,8 +362,9 @@ def has_unsaid_verb(view: ClaimView) -> bool:
         return False
     words = load_words()
     names = f"{view.subject} {' '.join(view.people.names)} {view.names} {_FILLERS}"
-    skipped = ({*list_words(names), *words.all_kin} | words["function"]) - _VERBS
-    first = next((word for word in list_words(_PLANS_TO.sub("", view.draft.claim)) if word not in skipped), "")
+    skipped = ({*list_words(names), *words.all_kin, *map(fold, MONTH_NUMBERS)} | words["function"]) - _VERBS
+    said = [word for word in list_words(_PLANS_TO.sub("", view.draft.claim)) if not word.isdigit()]
+    first = next((word for word in said if word not in skipped), "")
     told = words["light"] | words["plain"] | words["telling"]
     if not first or first in told or any(tokenize(first) == tokenize(word) for word in words["telling"]):
         return False

@@ -130,6 +130,9 @@ class _ReplyParser:
         items = list(items)
         named = PEOPLE_SLOTS | set(OWN_NAME_SLOTS)
         self.checks.note_people((item.value, item.slot) for item in items if item.slot in named)
+        changes = [item for item in items if item.slot and item.mark == "change" and item.op in ("", "is")]
+        turns = self.labels.turns
+        self.checks.note_changes((turns[each.turn].id, each.slot) for each in changes if each.turn in turns)
         for number, item in enumerate(items, 1):
             turn = self._find_turn(item.turn, "fact")
             if turn is None:

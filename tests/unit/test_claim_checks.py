@@ -219,6 +219,22 @@ def test_an_open_claim_names_what_the_window_names(claim: str, reason: str) -> N
         ("no word of kin", "Lorraine lives next door to me", "boss", "Lorraine", {}),
         ("no word of the slot", "We flew over Ghent", "home", "Ghent", {}),
         ("a common word", "I work at the harbor", "employer", "harbor", {}),
+        ("", "No, I meant 71 for Nora's age", "age", "71", {"about": "Nora"}),
+        ("", "My sister, I think, is 71", "age", "71", {"about": "Nora"}),
+        ("owner", "My neighbor, I think, is 71", "age", "71", {}),
+        ("", "Mateo und ich ziehen am 4. Juni nach Gent", "home", "Gent", {"about": "Mateo", "tense": "future"}),
+        ("", "My sister is coming over from Ghent, her home", "home", "Ghent", {"about": "Nora"}),
+        ("", "I live in Ghent again", "home", "Ghent", {}),
+        ("", "A plumber? Nein, das bin ich nicht", "role", "plumber", {"op": "deny"}),
+        ("", "Upgraded today: Node 22 statt 20", "version:Node", "22", {"held": "20"}),
+        (
+            "held",
+            "Please keep replying in Dutch when I write in French",
+            "answer_language",
+            "French",
+            {"held": "Dutch"},
+        ),
+        ("", "Ab dem 12. dann Weinsteeg 4, Gent, meine Adresse", "address", "Weinsteeg 4, Gent", {"tense": "future"}),
     ],
 )
 def test_a_cheap_signal_makes_a_claim_doubtful(
@@ -233,12 +249,33 @@ def test_a_verb_that_nobody_said_makes_an_open_claim_doubtful() -> None:
     said = "I row on the Leie with Mateo every week"
     assert check(said, claim="The user hates rowing on the Leie.").doubts == ("verb",)
     assert check(said, claim="The user rows on the Leie.").doubts == ()
+    skated = "Bin gestern auf dem Eis ausgerutscht"
+    assert check(skated, claim="The user ist am 3. März 2026 auf dem Eis ausgerutscht.").doubts == ()
     assert check(said, claim="Nora rows on the Leie.", about="Nora").doubts
 
 
 def test_what_plain_rules_read_stands_against_another_value() -> None:
     assert "plain rules" in check("I'm 34 and I have worked for 12 years", "age", "12").doubts
     assert check("I'm 34 and I have worked for 12 years", "age", "34").doubts == ()
+
+
+def test_a_new_value_of_the_same_reply_ends_the_old_one_without_a_word_for_it() -> None:
+    text = "The ramipril makes me cough, so he put me on losartan"
+    draft = FactDraft(
+        turn_id="t",
+        claim="x",
+        quote=text,
+        span=(0, 12),
+        slot="medications",
+        value="ramipril",
+        operation="over",
+        mark="change",
+    )
+    turn = Turn(id="t", conversation_id="c", content=text, timestamp=SAID)
+    checks = ClaimChecks(Window(conversation_id="c", channel="_global", turns=(turn,)))
+    assert checks.check(draft, turn).doubts == ("no end",)
+    checks.note_changes([("t", "medications")])
+    assert checks.check(draft, turn).doubts == ()
 
 
 def test_the_language_of_a_turn_tells_which_words_count() -> None:

@@ -1,4 +1,4 @@
-"""The words of a language as patterns, compiled from its data file when it is first needed.
+"""The words of a language as patterns, compiled from its data file when they are first needed.
 
 A frame is a row of `own` (the speaker's clauses) or `others` (clauses about a named person, from the verb on): a
 pattern and flags. In it `{slot:kind}` stands for a value, where `kind` is a name of `values` or a pattern,
@@ -11,7 +11,7 @@ import json
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, cached_property
 from importlib.resources import files
 from typing import Any
 
@@ -49,56 +49,91 @@ class PlainAnswer:
     answer: re.Pattern[str]
 
 
-@dataclass(frozen=True, slots=True)
-class Language:
-    """The words, frames and people of one language."""
+class _WordPatterns(dict[str, re.Pattern[str]]):
+    """Alternatives by name as patterns of whole words, each compiled when it is first asked for."""
 
-    name: str
-    own: tuple[PlainFrame, ...]
-    others: tuple[PlainFrame, ...]
-    people: tuple[re.Pattern[str], ...]
-    named_kin: re.Pattern[str]  # "my sister Anna " before a verb
-    known_kin: re.Pattern[str]  # "my sister " before a verb
-    answers: tuple[PlainAnswer, ...]
-    kin: Mapping[str, Kin]
-    tongues: Mapping[str, str]
-    stop_words: frozenset[str]
-    words: Mapping[str, re.Pattern[str]]
-    joint: re.Pattern[str]
-    lead: re.Pattern[str]
-    separator: re.Pattern[str]
+    def __init__(self, rows: Mapping[str, str]) -> None:
+        super().__init__()
+        self._rows = rows
+
+    def __missing__(self, name: str) -> re.Pattern[str]:
+        self[name] = found = re.compile(rf"(?<!\w)(?:{self._rows[name]})(?!\w)", re.IGNORECASE)
+        return found
+
+
+class Language:
+    """The words, frames and people of one language, compiled when they are first needed: most turns are in one."""
+
+    def __init__(self, name: str) -> None:
+        data, shared = _read(name), _read(LANGUAGES[0])
+        self.name, self._data, parts = name, data, data["parts"]
+        values = {**shared["values"], **data["values"]}
+        values["tongue"] = _join(data["tongues"])
+        values["tongues"] = rf"(?:{values['tongue']})(?:(?:, ?|,? (?:{parts['and']}) )(?:{values['tongue']}))*"
+        self.kin: Mapping[str, Kin] = {noun: Kin(*_parse_kin(noun, row)) for noun, row in data["kin"].items()}
+        macros = {**data["macros"], "NOUN": rf"(?P<noun>{_join(self.kin)})", "NAME": rf"(?P<name>{_NAME}(?: {_NAME})?)"}
+        macros["OWNER"] = rf"(?:{parts['owner']}) (?:(?:{parts['close']}) )?"
+        self._build = _FrameBuilder(values, macros, data)
+        self.tongues: Mapping[str, str] = data["tongues"]
+        self.stop_words = frozenset(" ".join(data["stop_words"]).split())
+        self.words: Mapping[str, re.Pattern[str]] = _WordPatterns(data["words"])
+
+    @cached_property
+    def own(self) -> tuple[PlainFrame, ...]:
+        """Clauses of the speaker about themselves."""
+        return tuple(self._build.compile_frame(*row) for row in self._data["own"])
+
+    @cached_property
+    def others(self) -> tuple[PlainFrame, ...]:
+        """Clauses about a named person, from the verb on."""
+        return tuple(self._build.compile_frame(*row) for row in self._data["others"])
+
+    @cached_property
+    def answers(self) -> tuple[PlainAnswer, ...]:
+        """Direct questions with their answers."""
+        return tuple(self._build.compile_answer(*row) for row in self._data.get("answers", ()))
+
+    @cached_property
+    def people(self) -> tuple[re.Pattern[str], ...]:
+        """Who is who: "my sister is called Anna"."""
+        return tuple(self._compile(row) for row in self._data["people"])
+
+    @cached_property
+    def named_kin(self) -> re.Pattern[str]:
+        """ "my sister Anna " before a verb."""
+        return self._compile("{OWNER}{NOUN},? {NAME},? ")
+
+    @cached_property
+    def known_kin(self) -> re.Pattern[str]:
+        """ "my sister " before a verb."""
+        return self._compile("{OWNER}{NOUN} ")
+
+    @cached_property
+    def joint(self) -> re.Pattern[str]:
+        """What joins clauses."""
+        joint = rf",? (?:{self._data['parts']['joint']}) |[;,:] ?| [-\u2013\u2014]+ |\) ?| \("
+        return re.compile(joint, re.IGNORECASE)
+
+    @cached_property
+    def lead(self) -> re.Pattern[str]:
+        """What may stand before a clause."""
+        return re.compile(rf"(?:(?:{self._data['parts']['lead']})(?:[,!:]? +))*", re.IGNORECASE)
+
+    @cached_property
+    def separator(self) -> re.Pattern[str]:
+        """What stands between the values of a list."""
+        parts = self._data["parts"]
+        article = rf"(?:{parts['articles']})?"
+        return re.compile(rf",? (?:{parts['and']}) {article}|, ?{article}", re.IGNORECASE)
+
+    def _compile(self, row: str) -> re.Pattern[str]:
+        return re.compile(self._build.expand(row)[0], re.IGNORECASE)
 
 
 @cache
 def load_language(name: str) -> Language:
     """A language by its name."""
-    data, shared = _read(name), _read(LANGUAGES[0])
-    values = {**shared["values"], **data["values"]}
-    values["tongue"] = _join(data["tongues"])
-    values["tongues"] = rf"(?:{values['tongue']})(?:(?:, ?|,? (?:{data['parts']['and']}) )(?:{values['tongue']}))*"
-    kin = {noun: Kin(*_parse_kin(noun, row)) for noun, row in data["kin"].items()}
-    macros = {**data["macros"], "NOUN": rf"(?P<noun>{_join(kin)})", "NAME": rf"(?P<name>{_NAME}(?: {_NAME})?)"}
-    macros["OWNER"] = rf"(?:{data['parts']['owner']}) (?:(?:{data['parts']['close']}) )?"
-    build = _FrameBuilder(values, macros, data)
-    return Language(
-        name=name,
-        own=tuple(build.compile_frame(*row) for row in data["own"]),
-        others=tuple(build.compile_frame(*row) for row in data["others"]),
-        people=tuple(re.compile(build.expand(row)[0], re.IGNORECASE) for row in data["people"]),
-        named_kin=re.compile(build.expand("{OWNER}{NOUN},? {NAME},? ")[0], re.IGNORECASE),
-        known_kin=re.compile(build.expand("{OWNER}{NOUN} ")[0], re.IGNORECASE),
-        answers=tuple(build.compile_answer(*row) for row in data.get("answers", ())),
-        kin=kin,
-        tongues=data["tongues"],
-        stop_words=frozenset(" ".join(data["stop_words"]).split()),
-        words={key: re.compile(rf"(?<!\w)(?:{row})(?!\w)", re.IGNORECASE) for key, row in data["words"].items()},
-        joint=re.compile(rf",? (?:{data['parts']['joint']}) |[;,:] ?| [-\u2013\u2014]+ |\) ?| \(", re.IGNORECASE),
-        lead=re.compile(rf"(?:(?:{data['parts']['lead']})(?:[,!:]? +))*", re.IGNORECASE),
-        separator=re.compile(
-            rf",? (?:{data['parts']['and']}) (?:{data['parts']['articles']})?|, ?(?:{data['parts']['articles']})?",
-            re.IGNORECASE,
-        ),
-    )
+    return Language(name)
 
 
 @dataclass(frozen=True, slots=True)

@@ -27,6 +27,7 @@ _MIN_AGE, _MAX_AGE = 3, 110
 _NAMED_SLOTS = frozenset({"home", "employer", "birthplace", "name", "call_me", *PEOPLE_SLOTS})
 _TONGUE_SLOTS = frozenset({"languages", "answer_language"})
 _PHRASE_SLOTS = frozenset({"work_mode", "commute"})  # of closed phrases, which may begin with any word
+_TITLES = frozenset({"mr", "mrs", "ms", "dr", "herr", "frau"})  # before a name, and no name by themselves
 _LIST_SLOTS = frozenset({"languages", "allergies", "conditions"})
 
 
@@ -181,8 +182,9 @@ class PlainReader:
         return may_be[0] if len(self._named) == 1 and may_be else sure[0] if is_last else ""
 
     def _note_name(self, name: str) -> None:
-        if name.strip():
-            self.people.setdefault(name.split(maxsplit=1)[0].lower(), set()).add(name)
+        first = name.split(maxsplit=1)[0].lower() if name.strip() else ""
+        if first and first not in _TITLES:
+            self.people.setdefault(first, set()).add(name)
 
     def _note_kin(self, sentence: TurnSentence) -> None:
         """Whom "she" or "he" may be from now on, where nobody is named: "my sister"."""
@@ -193,6 +195,7 @@ class PlainReader:
 
     def _is_name(self, language: Language, name: str) -> bool:
         words = name.lower().split()
+        words = words[1:] if len(words) > 1 and words[0] in _TITLES else words
         return not any(word in language.stop_words or word in language.kin for word in words)
 
     # -- clauses
