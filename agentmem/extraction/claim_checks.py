@@ -157,8 +157,11 @@ class ClaimChecks:
             return True  # "smokes" and "five a day"
         one, other = (_IN_BRACKETS.sub("", value).strip() for value in (reading.value, draft.value))
         is_more_exact = is_refinement(slot, one, other) or is_refinement(slot, other, one)
-        shared = set(list_content_words(one)) & set(list_content_words(other))
-        return is_same_value(one, other) or is_more_exact or bool(shared) or not reading.value
+        said, none = frozenset(list_words(other)), load_words()["none"]
+        if not none.isdisjoint(list_words(one)) and not none.isdisjoint(said):
+            return True
+        is_shared = any(is_said(word, said) for word in list_content_words(one))
+        return is_same_value(one, other) or is_more_exact or is_shared or not reading.value
 
 
 def _goes_on(view: ClaimView, reading: SlotClaim) -> bool:

@@ -116,6 +116,8 @@ def is_of_another(view: ClaimView) -> bool:
     start, end = view.sentence
     lead = view.text[start : view.focus[0]]
     owners = list_owners(view, lead)
+    if view.draft.mark == "correct" and any(kind == view.subject for kind, _, _ in owners):
+        return False  # "About Jonas I have to correct something: …"
     if view.key in load_words().kin and len(owners) > 1 and _IN_LIST.fullmatch(lead, owners[-1][2]):
         owners = owners[:-1]  # "our children Clara and Jonas": a name beside a name is no owner
     speaks_for_self = any(kind == USER_SUBJECT and word not in view.words["own"] for kind, word, _ in owners)
@@ -332,7 +334,13 @@ def lacks_cue(view: ClaimView) -> bool:
     cues = load_words().cues.get(view.key)
     if cues is None or view.draft.mark == "correct" or any(is_same_value(view.draft.value, each) for each in view.held):
         return False
-    return not any(word.startswith(cues) or word.endswith(_LONG_ENDINGS) for word in view.answer_words)
+    said = [*view.held, view.draft.value]
+    is_a_year_on = (
+        view.key == "age" and len(said) == 2 and all(map(str.isdigit, said)) and int(said[1]) - int(said[0]) == 1
+    )
+    return not is_a_year_on and not any(
+        word.startswith(cues) or word.endswith(_LONG_ENDINGS) for word in view.answer_words
+    )
 
 
 def is_common_word(view: ClaimView) -> bool:

@@ -26,6 +26,7 @@ from agentmem.extraction.plain.claim_sentences import write_sentence
 from agentmem.extraction.plain.dates import find_dates, parse_said_range
 from agentmem.extraction.plain.language import load_language
 from agentmem.extraction.plain.slot_claim import SlotClaim
+from agentmem.extraction.plain.verb_tense import Direction
 from agentmem.extraction.reply_schema import (
     MAX_SENTENCE_CHARS,
     AgentExtractionReply,
@@ -44,6 +45,10 @@ MAX_KNOWN_ENTITIES = 40
 
 _TEMPORAL_CONTEXTS = {"current": "current", "past": "past", "planned": "future"}
 _TENSES: Mapping[str, Tense] = {"current": "current", "past": "past", "future": "planned"}
+
+# Which such day is meant by words of a beginning and of an end, by the tense of the claim; else its verb tells.
+_SINCE: Mapping[str, Direction] = {"current": "past", "past": "past", "planned": "future"}
+_UNTIL: Mapping[str, Direction] = {"current": "future", "past": "past", "planned": "future"}
 
 _NON_ENTITY_SLUGS = frozenset(
     (
@@ -148,8 +153,11 @@ class _ReplyParser:
 
     def _parse_fact(self, item: FactItem, turn: Turn, number: int) -> FactDraft:
         """The claim with its quote looked up and its times resolved; not yet judged."""
-        since, until = self._resolve_time(item.since, turn), self._resolve_time(item.until, turn)
         at = turn_time(turn)
+        since = self._resolve_time(item.since, turn, _SINCE.get(item.tense))
+        until = self._resolve_time(item.until, turn, None if item.op == "over" else _UNTIL.get(item.tense))
+        if since and at and since[0] > at and item.tense in ("current", "past"):
+            since = None  # what is so has begun
         # What is over is told by its operation; an end in world time would retire the very fact that tells of it.
         keeps_end = item.op == "over" or (item.tense != "past" and until and at is not None and until[1] > at)
         ends = until[1] if until and keeps_end else None
@@ -214,15 +222,18 @@ class _ReplyParser:
             completed = replace(completed, temporal_context="past")
         return completed
 
-    def _resolve_time(self, words: str, turn: Turn) -> TimeRange | None:
-        """The range of time that words of the turn stand for, None with a note for one that nobody said."""
+    def _resolve_time(self, words: str, turn: Turn, direction: Direction | None) -> TimeRange | None:
+        """The range of time that words of the turn stand for, None with a note for one that nobody said.
+
+        The tense of the claim decides between the last and the next such day, where it has one.
+        """
         if words.strip().lower() in ("", "null", "none"):
             return None
         at = turn_time(turn)
         if (
             self._is_said(words, turn)
             and at is not None
-            and (said := parse_said_range(words, at, self.grounding.text_of(turn)))
+            and (said := parse_said_range(words, at, self.grounding.text_of(turn), direction))
         ):
             return said
         found = parse_date_range(words)

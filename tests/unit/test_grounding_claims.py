@@ -130,3 +130,20 @@ def test_a_fact_rests_on_another_of_the_same_reply() -> None:
     tram = {"about": "P1", "claim": "The user takes the tram.", "certainty": "explicit", "rests_on": ["N1", "N2", "N9"]}
     draft = parse("I live in Porto and take the tram.", facts=[home, tram])
     assert draft.facts[1].depends_on == (draft.facts[0].name,)
+
+
+@pytest.mark.parametrize(
+    "text, item, begins",
+    [
+        ("I work at Acme since June.", {"value": "Acme", "since": "since June", "tense": "current"}, (2025, 6)),
+        ("I start at Acme in June.", {"value": "Acme", "since": "in June", "tense": "planned"}, (2026, 6)),
+        ("I work at Acme, 11 years this summer.", {"value": "Acme", "since": "11 years this summer"}, None),
+    ],
+)
+def test_the_tense_of_a_claim_decides_which_day_is_meant(
+    text: str, item: dict[str, str], begins: tuple[int, int] | None
+) -> None:
+    given = {"about": "P1", "slot": "employer", "tense": "current", "certainty": "explicit", **item}
+    (draft,) = parse(text, facts=[given]).facts
+    assert (draft.valid_from and (draft.valid_from.year, draft.valid_from.month)) == begins
+    assert ("11 years" in draft.claim) is (begins is None)

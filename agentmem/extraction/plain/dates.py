@@ -201,17 +201,22 @@ def _is_word(found: re.Match[str], text: str, direction: Direction) -> bool:
     return found["word"] == "hier" and find_language(text) != "french"
 
 
-def parse_said_range(words: str, now: datetime, told: str = "") -> tuple[datetime, datetime] | None:
+def parse_said_range(
+    words: str, now: datetime, told: str = "", direction: Direction | None = None
+) -> tuple[datetime, datetime] | None:
     """The range of time that words mean when they are said at a moment, such as "last week" or "June"; None for none.
 
     It begins where the words do. Its length is a day, or the month or year that the words name. `told` is the text
-    that says them: its verb decides between the last and the next June.
+    that says them: its verb decides between the last and the next June, unless `direction` does.
     """
     plain = " ".join(words.lower().split()).strip(" .,;!?")
     at = told.lower().find(plain)
-    direction = find_direction(told.lower(), at) if at >= 0 else ""
+    if direction is None:
+        direction = find_direction(told.lower(), at) if at >= 0 else ""
     for text in (plain, f"in {plain}"):
         for found in find_dates(text, now, direction):
+            if re.search(r"\d", text[: found.span[0]] + text[found.span[1] :]):
+                break  # "11 years this summer"
             if found.end:
                 return found.moment, found.end + timedelta(days=1)
             core = text[slice(*found.core)]
