@@ -99,12 +99,12 @@ class Language:
         return tuple(self._compile(row) for row in self._data["people"])
 
     @cached_property
-    def named_kin(self) -> re.Pattern[str]:
+    def kin_with_name(self) -> re.Pattern[str]:
         """ "my sister Anna " before a verb."""
         return self._compile("{OWNER}{NOUN},? {NAME},? ")
 
     @cached_property
-    def known_kin(self) -> re.Pattern[str]:
+    def kin_alone(self) -> re.Pattern[str]:
         """ "my sister " before a verb."""
         return self._compile("{OWNER}{NOUN} ")
 

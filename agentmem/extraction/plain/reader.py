@@ -116,9 +116,9 @@ class PlainReader:
     def _find_subject(self, language: Language, sentence: TurnSentence, start: int) -> tuple[str, int]:
         """Whom a clause is about, and where the words about them begin; the user where nobody is named."""
         text = sentence.text
-        if (found := language.named_kin.match(text, start)) and self._is_name(language, found["name"]):
+        if (found := language.kin_with_name.match(text, start)) and self._is_name(language, found["name"]):
             return found["name"], found.end()
-        if found := language.known_kin.match(text, start):
+        if found := language.kin_alone.match(text, start):
             known = self.kin.get(language.kin[found["noun"].lower()].noun, "")
             return (known, found.end()) if known else (USER_SUBJECT, start)
         word = re.compile(r"[^\W\d_]+(?:[-'][^\W\d_]{2,})*(?= |'s )").match(text, start)
@@ -189,7 +189,7 @@ class PlainReader:
     def _note_kin(self, sentence: TurnSentence) -> None:
         """Whom "she" or "he" may be from now on, where nobody is named: "my sister"."""
         for language in self.languages:
-            for found in language.known_kin.finditer(sentence.text):
+            for found in language.kin_alone.finditer(sentence.text):
                 kin = language.kin[found["noun"].lower()]
                 self._named.setdefault(self.kin.get(kin.noun, kin.noun), kin.gender)
 
