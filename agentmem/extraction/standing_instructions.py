@@ -6,13 +6,22 @@ once ("translate this") are no such orders.
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
+from importlib.resources import files
 
-from agentmem.extraction.imperatives import IMPERATIVE_VERBS, OMITTABLE_NOUNS, VERB_COMPLEMENTS
 from agentmem.extraction.plain.turn_text import MASK, read_turn
 
+_WORDS = json.loads(files("agentmem.extraction.plain").joinpath("orders.json").read_text(encoding="utf-8"))
+# Verbs that give an assistant an order. Those of everyday advice (trust, wear, eat, give up) are not among them.
+IMPERATIVE_VERBS = frozenset(_WORDS["verbs"].split("|"))
+OMITTABLE_NOUNS: str = _WORDS["omittable"]  # what an answer can be told to be without
+VERB_COMPLEMENTS = {  # what must follow verbs that also stand in everyday advice
+    verb: re.compile(pattern.replace("OUTPUTS", _WORDS["outputs"]).replace("ANSWERS", _WORDS["answers"]), re.IGNORECASE)
+    for verb, pattern in _WORDS["complements"].items()
+}
 MAX_INSTRUCTION_CHARS = 300
 MIN_INSTRUCTION_WORDS = 2
 

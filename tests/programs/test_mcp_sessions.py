@@ -104,7 +104,10 @@ async def test_a_session_over_stdio_leaves_beliefs(talk: Talk, home: Path) -> No
 async def test_a_session_over_http_leaves_beliefs(talk: Talk, home: Path) -> None:
     with serve({"AGENTMEM_HOME": str(home)}, "--user", "ilse") as address:
         check_session(await talk(f"{address}/mcp", TURNS))
-    assert await read_beliefs(home) == BELIEFS
+    async with asyncio.timeout(PATIENCE):
+        while await read_beliefs(home) != BELIEFS:  # a busy machine drains no more than it has time for
+            with serve({"AGENTMEM_HOME": str(home)}, "--user", "ilse"):
+                pass
 
 
 async def test_without_background_work_a_session_leaves_turns_alone(home: Path, tmp_path: Path) -> None:

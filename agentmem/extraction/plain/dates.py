@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import json
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
+from importlib.resources import files
 
 from agentmem.extraction.plain.verb_tense import Direction, find_direction, find_language
 from agentmem.text.normalization import WEEKDAYS
@@ -27,57 +29,16 @@ DATE = (
 )
 
 
-def _list_words(*lines: str) -> dict[str, int]:
-    """The number of the line that each word stands in."""
-    return {word.replace("_", " "): number for number, line in enumerate(lines) for word in line.split()}
+def _list_words(name: str) -> Mapping[str, int]:
+    """Words of five languages, without accents, by the number that each stands for."""
+    first, *rows = _WORDS[name]
+    return {word: number for number, row in enumerate(rows, first) for word in row.split("|") if word}
 
 
-# Words of five languages, without accents; "_" stands for a space.
-_DAYS_OF_WEEK = _list_words(
-    "monday montag lunes lundi segunda-feira segunda",
-    "tuesday dienstag martes mardi terca-feira terca",
-    "wednesday mittwoch miercoles mercredi quarta-feira quarta",
-    "thursday donnerstag jueves jeudi quinta-feira quinta",
-    "friday freitag viernes vendredi sexta-feira sexta",
-    "saturday samstag sonnabend sabado samedi",
-    "sunday sonntag domingo dimanche",
+_WORDS = json.loads(files("agentmem.extraction.plain").joinpath("dates.json").read_text(encoding="utf-8"))
+_DAYS_OF_WEEK, _SEASONS, _UNITS, _COUNTS, _DAYS_FROM_TODAY = map(
+    _list_words, ("weekdays", "seasons", "units", "counts", "days_from_today")
 )
-_SEASONS = _list_words(
-    "spring fruhling fruhjahr primavera printemps",
-    "summer sommer verano ete verao",
-    "autumn fall herbst otono automne outono",
-    "winter invierno hiver inverno",
-)
-_UNITS = _list_words(
-    "day days tag tage tagen dia dias jour jours",
-    "week weeks woche wochen semana semanas semaine semaines",
-    "month months monat monate monaten mes meses mois",
-    "year years jahr jahre jahren ano anos an ans annee annees",
-    "weekend wochenende week-end fin_de_semana fim_de_semana",
-)
-_COUNTS = _list_words(
-    "",
-    "a an one ein eine einem einer einen un una uno une um uma",
-    "two zwei dos deux dois duas",
-    "three drei tres trois",
-    "four vier cuatro quatre quatro",
-    "five funf cinco cinq",
-    "six sechs seis",
-    "seven sieben siete sept sete",
-    "eight acht ocho huit oito",
-    "nine neun nueve neuf nove",
-    "ten zehn diez dix dez",
-)
-_DAYS_FROM_TODAY = {
-    word: number - 2
-    for word, number in _list_words(
-        "vorgestern anteayer avant-hier anteontem the_day_before_yesterday",
-        "yesterday last_night gestern ayer hier ontem",
-        "today tonight this_morning this_afternoon heute hoy aujourd'hui hoje",
-        "tomorrow morgen manana demain amanha",
-        "the_day_after_tomorrow ubermorgen pasado_manana apres-demain depois_de_amanha",
-    ).items()
-}
 
 
 def _join(words: Iterable[str]) -> str:

@@ -65,7 +65,7 @@ class Language:
     """The words, frames and people of one language, compiled when they are first needed: most turns are in one."""
 
     def __init__(self, name: str) -> None:
-        data, shared = _read(name), _read(LANGUAGES[0])
+        data, shared = read_language(name), read_language(LANGUAGES[0])
         self.name, self._data, parts = name, data, data["parts"]
         values = {**shared["values"], **data["values"]}
         values["tongue"] = _join(data["tongues"])
@@ -199,7 +199,9 @@ def _join(words: Mapping[str, Any]) -> str:
     return "|".join(sorted(map(re.escape, words), key=len, reverse=True))
 
 
-def _read(name: str) -> dict[str, Any]:
+@cache
+def read_language(name: str) -> Mapping[str, Any]:
+    """The data file of a language."""
     text = files("agentmem.extraction.plain").joinpath(f"{name}.json").read_text(encoding="utf-8")
     return {key: _merge(value) for key, value in json.loads(text).items()}
 

@@ -6,7 +6,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from datetime import datetime
 
 from agentmem.beliefs.slots import NamedSlot
-from agentmem.beliefs.values import is_refinement, is_same_value
+from agentmem.beliefs.values import is_refinement, is_same_value, normalize_value
 from agentmem.core.records import Fact
 from agentmem.core.scope import GLOBAL
 from agentmem.memory.semantic.beliefs import to_belief
@@ -32,8 +32,13 @@ def _join(group: Sequence[Fact], slot: NamedSlot) -> Iterator[Fact]:
     general = [fact for fact in group if fact.channel == GLOBAL]
     own = [fact for fact in group if fact.channel != GLOBAL]
     for mine, others in ((own, general), (general, own)):
+        same: dict[str, list[Fact]] = {}
+        for each in others:
+            same.setdefault(normalize_value(each.value), []).append(each)
+        rivals = [each for each in others if _is_open(each)] if slot.kind in ("one", "fixed") else []
         for fact in mine:
-            ends = [end for each in others if _is_open(fact) and (end := _find_end(fact, each, slot))]
+            seen = [*rivals, *same.get(normalize_value(fact.value), ())] if _is_open(fact) else []
+            ends = [end for each in seen if (end := _find_end(fact, each, slot))]
             if not ends:
                 yield fact
             elif fact.valid_from is None or fact.valid_from < min(ends):
