@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime, timedelta
@@ -445,8 +446,9 @@ class AsyncAgentMemory:
         """
         request = RecallRequest(query=query, as_of=as_of, known_at=known_at)
         engine, layer = self._opening.get()
-        from agentmem.facade.claim_reader import find_order_slot
+        from agentmem.facade.claim_reader import SAMPLE_ORDER, find_order_slot
 
+        await asyncio.to_thread(find_order_slot, SAMPLE_ORDER)  # compiles its patterns, once in a process
         scope, known = self._context.scope, replace(self._context, is_facade=False)
         others = partial(gather_sources, known, request, find_order_slot=find_order_slot)
         trail = await RecallAudit.begin(engine, scope, "context", request)

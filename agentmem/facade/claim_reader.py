@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from datetime import datetime
+from functools import lru_cache
 from typing import TYPE_CHECKING
 
 from agentmem.beliefs.slots import USER_SUBJECT, find_slot
@@ -13,6 +14,8 @@ from agentmem.memory.semantic.beliefs import ClaimWords, SpokenClaim
 if TYPE_CHECKING:
     from agentmem.extraction.plain.slot_claim import SlotClaim
 
+MAX_KNOWN_ORDERS = 1_000  # whose slots are remembered
+SAMPLE_ORDER = "Please answer in English."
 _USER_NAME = "User"
 _USERS_OWN = re.compile(r"\A(?:the )?user['\u2019]s\b", re.IGNORECASE)
 _USER = re.compile(r"\A(?:the )?user\b", re.IGNORECASE)
@@ -42,6 +45,7 @@ def read_spoken_claim(claim: str, now: datetime, day_first: bool | None = None) 
     return None
 
 
+@lru_cache(maxsize=MAX_KNOWN_ORDERS)
 def find_order_slot(instruction: str) -> str:
     """The slot that an order is about, as `answer_language` or `units`; "" where no plain rule reads one."""
     said = read_spoken_claim(instruction, EPOCH)
