@@ -203,5 +203,11 @@ def _build_context(given: dict[str, Any], *, with_embedder: bool) -> CliContext:
 
 
 def read_text_or_stdin(text: str) -> str:
-    """The text itself, or all of standard input for `-`."""
-    return sys.stdin.read() if text == "-" else text
+    """The text itself, or all of standard input for `-`: UTF-8, else text of the encoding of the system."""
+    if text != "-":
+        return text
+    data = sys.stdin.buffer.read()
+    try:
+        return data.decode("utf-8-sig").replace("\r\n", "\n")
+    except UnicodeDecodeError:
+        return data.decode(sys.stdin.encoding, "replace").replace("\r\n", "\n")

@@ -12,7 +12,7 @@ import click
 from agentmem import __version__
 from agentmem.cli import commands
 from agentmem.cli.context import EXIT_FAILURE, EXIT_INTERRUPTED, EXIT_USAGE
-from agentmem.cli.render import echo_stderr
+from agentmem.cli.render import echo_stderr, escape_unencodable
 from agentmem.cli.verbs import VerbGroup, suggest
 from agentmem.errors import AgentMemError, ConfigError, Conflict, InvalidRecord, NotFound, ScopeError
 
@@ -172,4 +172,5 @@ def cli_group(context: click.Context, *, no_color: str) -> None:
 
 def main() -> None:
     """Run the command that the arguments name, and exit with its code."""
+    escape_unencodable()
     cli_group()

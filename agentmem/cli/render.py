@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import codecs
+import io
 import json
 import sys
 from collections.abc import Iterable, Mapping
@@ -21,6 +23,13 @@ def to_one_line(text: str, max_chars: int = MAX_LINE_CHARS) -> str:
     """The text on one line, cut with an ellipsis."""
     line = neutralize(" ".join(text.split()))
     return line if len(line) <= max_chars else line[: max_chars - 1].rstrip() + "…"
+
+
+def escape_unencodable() -> None:
+    """Let standard output and standard error write what their encoding lacks as an escape, such as \\u2192."""
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="backslashreplace")
 
 
 def echo(text: str = "") -> None:
@@ -99,8 +108,9 @@ def show_json_lines(values: Iterable[Any]) -> None:
 
 
 def _dump_json(value: Any, indent: int | None) -> str:
+    is_utf8 = codecs.lookup(getattr(sys.stdout, "encoding", None) or "ascii").name == "utf-8"
     return escape_json(
-        json.dumps(to_jsonable(value), ensure_ascii=False, indent=indent, sort_keys=True, allow_nan=False)
+        json.dumps(to_jsonable(value), ensure_ascii=not is_utf8, indent=indent, sort_keys=True, allow_nan=False)
     )
 
 

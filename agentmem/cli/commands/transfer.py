@@ -36,7 +36,7 @@ def export_command(cli: CliContext, *, path: str) -> None:
       agentmem export --user alice | gzip > alice.jsonl.gz
     """
     if path == "-":
-        echo_stderr(_render_export_report(_export(cli, lambda line: click.echo(line, nl=False))))
+        echo_stderr(_render_export_report(_export(cli, lambda line: click.echo(line.encode(), nl=False))))
         return
     with create_private_file(Path(path)) as file:
         report = _export(cli, file.write)
