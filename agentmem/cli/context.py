@@ -7,13 +7,15 @@ import sys
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
+from difflib import SequenceMatcher
 from functools import wraps
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
-from agentmem.cli.render import echo, echo_stderr, show_json
+from agentmem.cli.render import echo, echo_stderr, show_json, to_one_line
+from agentmem.errors import AgentMemError
 
 if TYPE_CHECKING:
     from agentmem.facade.async_memory import AsyncAgentMemory
@@ -22,6 +24,8 @@ if TYPE_CHECKING:
 
 EXIT_FAILURE, EXIT_USAGE, EXIT_NEEDS_ATTENTION = 1, 2, 3
 EXIT_INTERRUPTED = 130  # by the keyboard, as shells have it
+
+MAX_COMPARED_USERS, MAX_SHOWN_USERS = 1_000, 5
 
 T = TypeVar("T")
 
@@ -90,12 +94,41 @@ class CliContext:
 
         return asyncio.run(open_and_run())
 
+    def run_for_user(self, work: Callable[[AsyncAgentMemory], Awaitable[T]]) -> T:
+        """The same for work on what the user has; where that is nothing and others have something, say whose."""
+
+        async def run_and_tell(memory: AsyncAgentMemory) -> T:
+            try:
+                return await work(memory)
+            finally:
+                print_notices(await _tell_other_users(memory))
+
+        return self.run(run_and_tell)
+
     def show(self, document: Any, text: str) -> None:
         """Print the answer: the document with --json, else the text."""
         if self.json:
             show_json(document)
         else:
             echo(text)
+
+
+async def _tell_other_users(memory: AsyncAgentMemory) -> list[str]:
+    """Who has records where the user of the memory has none, the most alike names first."""
+    from agentmem.core.scope import Operator
+    from agentmem.stores.values import Where
+
+    log, user = memory.engine.log, memory.scope.user_id
+    try:
+        if await log.find(memory.scope, Where(), limit=1):
+            return []
+        users = await log.users(Operator("command line"), MAX_COMPARED_USERS)
+    except AgentMemError:  # on servers a login may not see other users
+        return []
+    users.sort(key=lambda name: -SequenceMatcher(None, user.casefold(), name.casefold()).ratio())
+    shown = ", ".join(to_one_line(name) for name in users[:MAX_SHOWN_USERS])
+    more = " and others; see agentmem users" if len(users) > MAX_SHOWN_USERS else ""
+    return [f"nothing is stored for {to_one_line(user)}; users here: {shown}{more}"] if users else []
 
 
 def print_notices(notices: Iterable[str]) -> None:

@@ -29,7 +29,9 @@ def audit_command(
       agentmem audit
       agentmem audit --operation forget --since 2025-03-01 --json
     """
-    rows = cli.run(lambda memory: memory.audit.query(operation=operation, since=since, until=until, limit=limit))
+    rows = cli.run_for_user(
+        lambda memory: memory.audit.query(operation=operation, since=since, until=until, limit=limit)
+    )
     if cli.json:
         show_json_lines(rows)
         return

@@ -111,7 +111,7 @@ def gc_command(cli: CliContext, *, dry_run: bool) -> None:
 
 
 def _run(cli: CliContext, work: Callable[[AsyncAgentMemory], Awaitable[DocumentAndLines]]) -> None:
-    document, lines = cli.run(work)
+    document, lines = cli.run_for_user(work)
     cli.show(document, "\n".join(lines))
 
 

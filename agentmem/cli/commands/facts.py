@@ -31,10 +31,10 @@ def facts_command(
       agentmem facts --history 0197a6e2-8f10-7c3a-9d5e-2b1f0c4d6e8a
     """
     if history is not None:
-        found = cli.run(lambda memory: memory.semantic.history(history))
+        found = cli.run_for_user(lambda memory: memory.semantic.history(history))
     else:
         where: dict[str, Any] = {"retired": everything, "as_of": as_of, **({"tags": tags} if tags else {})}
-        found = cli.run(lambda memory: memory.semantic.facts(where, limit=limit))
+        found = cli.run_for_user(lambda memory: memory.semantic.facts(where, limit=limit))
     if cli.json:
         show_json_lines(found)
         return
@@ -67,7 +67,7 @@ def beliefs_command(
       agentmem beliefs user --slot employer --json
       agentmem beliefs --as-of 2026-01-01
     """
-    found = cli.run(lambda memory: memory.beliefs(subject, slot, as_of=as_of, known_at=known_at))
+    found = cli.run_for_user(lambda memory: memory.beliefs(subject, slot, as_of=as_of, known_at=known_at))
     if cli.json:
         show_json_lines([each.to_dict() for each in found])
         return
@@ -113,7 +113,7 @@ def learn_command(
     given |= {"importance": importance, "tags": tags or None, "subject": subject, "slot": slot, "value": value}
     fields: Any = {name: value for name, value in given.items() if value is not None}
     said = read_text_or_stdin(claim)
-    fact = cli.run(lambda memory: memory.learn_fact(said, **fields))
+    fact = cli.run_for_user(lambda memory: memory.learn_fact(said, **fields))
     cli.show(fact, f"learned {fact.id}: {to_one_line(fact.claim)}\n{dim(f'    operation {fact.operation_id}')}")
 
 
@@ -133,7 +133,9 @@ def correct_command(cli: CliContext, *, fact_id: str, claim: str, changed: bool,
     """
     fields: Any = {} if valid_from is None else {"valid_from": valid_from}
     said = read_text_or_stdin(claim)
-    fact = cli.run(lambda memory: memory.semantic.supersede_fact(fact_id, said, is_correction=not changed, **fields))
+    fact = cli.run_for_user(
+        lambda memory: memory.semantic.supersede_fact(fact_id, said, is_correction=not changed, **fields)
+    )
     cli.show(fact, f"learned {fact.id}: {to_one_line(fact.claim)}\n{dim(f'    operation {fact.operation_id}')}")
 
 

@@ -31,7 +31,7 @@ def forget_command(cli: CliContext, *, record_id: str, hard: bool, yes: bool, re
     """
     if hard:
         _require_consent(yes, f"Erase {to_one_line(record_id)} and what rests on it alone, for good?")
-    receipt = cli.run(lambda memory: memory.forget(record_id, hard, reason=reason))
+    receipt = cli.run_for_user(lambda memory: memory.forget(record_id, hard, reason=reason))
     first = f"{'erased' if hard else 'forgotten'}: {', '.join(map(to_one_line, (*receipt.ids, *receipt.derived)))}"
     more = [] if receipt.scan is None else _render_scan(receipt.scan)
     cli.show(receipt, "\n".join([first, *more, *([] if hard else [dim(f"    operation {receipt.operation_id}")])]))
@@ -48,7 +48,7 @@ def restore_command(cli: CliContext, *, record_id: str) -> None:
     Examples:
       agentmem restore trip-2
     """
-    found = cli.run(lambda memory: memory.restore(record_id))
+    found = cli.run_for_user(lambda memory: memory.restore(record_id))
     cli.show(found, "\n".join(f"restored: {render_record(record)}" for record in found))
 
 
@@ -64,7 +64,7 @@ def undo_command(cli: CliContext, *, operation_id: str) -> None:
     Examples:
       agentmem undo 0197a6e2-8f10-7c3a-9d5e-2b1f0c4d6e8a
     """
-    undone_by = cli.run(lambda memory: memory.undo(operation_id))
+    undone_by = cli.run_for_user(lambda memory: memory.undo(operation_id))
     cli.show({"operation_id": undone_by, "undone": operation_id}, f"undone by operation {undone_by}")
 
 

@@ -30,7 +30,7 @@ def list_goals_command(cli: CliContext, *, status: GoalStatus | None) -> None:
       agentmem goals
       agentmem goals list --status completed --json
     """
-    found, now = cli.run(lambda memory: _list_goals(memory, status))
+    found, now = cli.run_for_user(lambda memory: _list_goals(memory, status))
     if cli.json:
         show_json_lines(found)
         return
@@ -57,7 +57,7 @@ def add_goal_command(
     """
     given = {"priority": priority, "deadline": deadline, "parent_id": parent}
     said = {name: value for name, value in given.items() if value is not None}
-    _show_changed(cli, cli.run(lambda memory: memory.add_goal({"description": text, **said})))
+    _show_changed(cli, cli.run_for_user(lambda memory: memory.add_goal({"description": text, **said})))
 
 
 @click.command("complete", short_help="End a goal as completed.")
@@ -72,7 +72,9 @@ def complete_goal_command(cli: CliContext, *, goal_id: str, result: str, cascade
     Examples:
       agentmem goals complete 0197a6e2-8f10-7c3a-9d5e-2b1f0c4d6e8a --result "booked for May"
     """
-    _show_changed(cli, cli.run(lambda memory: memory.complete_goal(goal_id, "completed", result, cascade=cascade)))
+    _show_changed(
+        cli, cli.run_for_user(lambda memory: memory.complete_goal(goal_id, "completed", result, cascade=cascade))
+    )
 
 
 @click.command("abandon", short_help="End a goal as abandoned.")
@@ -87,7 +89,9 @@ def abandon_goal_command(cli: CliContext, *, goal_id: str, result: str, cascade:
     Examples:
       agentmem goals abandon 0197a6e2-8f10-7c3a-9d5e-2b1f0c4d6e8a --cascade
     """
-    _show_changed(cli, cli.run(lambda memory: memory.complete_goal(goal_id, "abandoned", result, cascade=cascade)))
+    _show_changed(
+        cli, cli.run_for_user(lambda memory: memory.complete_goal(goal_id, "abandoned", result, cascade=cascade))
+    )
 
 
 @click.command("block", short_help="Let a goal wait for another.")
@@ -101,7 +105,7 @@ def block_goal_command(cli: CliContext, *, goal_id: str, by: str) -> None:
     Examples:
       agentmem goals block 0197a6e2-8f10-7c3a-9d5e-2b1f0c4d6e8a --by 0197a6e2-8f10-7c3a-9d5e-9a3b5c7d1e2f
     """
-    _show_changed(cli, cli.run(lambda memory: memory.goals.block(goal_id, by)))
+    _show_changed(cli, cli.run_for_user(lambda memory: memory.goals.block(goal_id, by)))
 
 
 @click.command("unblock", short_help="Let a goal wait no longer.")
@@ -115,7 +119,7 @@ def unblock_goal_command(cli: CliContext, *, goal_id: str, by: str | None) -> No
     Examples:
       agentmem goals unblock 0197a6e2-8f10-7c3a-9d5e-2b1f0c4d6e8a
     """
-    _show_changed(cli, cli.run(lambda memory: memory.goals.unblock(goal_id, by)))
+    _show_changed(cli, cli.run_for_user(lambda memory: memory.goals.unblock(goal_id, by)))
 
 
 def _show_changed(cli: CliContext, goal: Any) -> None:

@@ -67,7 +67,7 @@ def consolidate_command(
     given: dict[str, Any] = {"llm": llm, "max_calls": max_calls, "max_cost": max_cost}
     cli = cli.with_settings(**{name: value for name, value in given.items() if value is not None})
     with Progress() as progress:
-        reports = cli.run(
+        reports = cli.run_for_user(
             lambda memory: memory.consolidate(
                 "consolidate",
                 dry_run=dry_run,

@@ -34,7 +34,7 @@ def list_procedures_command(cli: CliContext, *, status: ProcedureStatus | None) 
       agentmem procedures
       agentmem procedures list --status candidate --json
     """
-    found = cli.run(lambda memory: memory.procedural.procedures(status))
+    found = cli.run_for_user(lambda memory: memory.procedural.procedures(status))
     if cli.json:
         show_json_lines(found)
         return
@@ -55,7 +55,7 @@ def stage_procedure_command(cli: CliContext, *, text: str, trigger: str) -> None
     Examples:
       agentmem procedures stage "Always answer in French" --trigger "when I write in French"
     """
-    _show_changed(cli, cli.run(lambda memory: memory.procedural.stage_candidate(text, trigger=trigger)))
+    _show_changed(cli, cli.run_for_user(lambda memory: memory.procedural.stage_candidate(text, trigger=trigger)))
 
 
 @click.command("accept", short_help="Put a candidate in force.")
@@ -68,7 +68,7 @@ def accept_procedure_command(cli: CliContext, *, procedure_id: str) -> None:
     Examples:
       agentmem procedures accept 0197a6e2-8f10-7c3a-9d5e-2b1f0c4d6e8a
     """
-    _show_changed(cli, cli.run(lambda memory: memory.procedural.accept_procedure(procedure_id)))
+    _show_changed(cli, cli.run_for_user(lambda memory: memory.procedural.accept_procedure(procedure_id)))
 
 
 @click.command("retire", short_help="Take an instruction out of force.")
@@ -81,7 +81,7 @@ def retire_procedure_command(cli: CliContext, *, procedure_id: str) -> None:
     Examples:
       agentmem procedures retire 0197a6e2-8f10-7c3a-9d5e-2b1f0c4d6e8a
     """
-    _show_changed(cli, cli.run(lambda memory: memory.procedural.retire_procedure(procedure_id)))
+    _show_changed(cli, cli.run_for_user(lambda memory: memory.procedural.retire_procedure(procedure_id)))
 
 
 def _show_changed(cli: CliContext, procedure: Procedure) -> None:
@@ -112,7 +112,7 @@ def tools_command(cli: CliContext, *, task_type: str | None, only_channel: str |
       agentmem tools --task-type deploy --json
       agentmem tools --only-channel website
     """
-    found = cli.run(lambda memory: memory.procedural.tool_stats(task_type, only_channel))
+    found = cli.run_for_user(lambda memory: memory.procedural.tool_stats(task_type, only_channel))
     if cli.json:
         show_json_lines(found)
         return

@@ -61,7 +61,7 @@ def remember_command(
       agentmem remember "open questions" --include semantic --channels my-project --json
     """
     asked = read_text_or_stdin(query)
-    bundle = cli.run(
+    bundle = cli.run_for_user(
         lambda memory: memory.remember(
             asked, include=include or _GROUPS, exclude=exclude or None, reinforce=not no_reinforce, **options
         )
@@ -99,7 +99,7 @@ def context_command(cli: CliContext, *, query: str, **options: Any) -> None:
       agentmem context "what is left to do?" --max-tokens 1000 --channel my-project
     """
     asked = read_text_or_stdin(query)
-    context = cli.run(lambda memory: memory.context(asked, **options))
+    context = cli.run_for_user(lambda memory: memory.context(asked, **options))
     print_notices(context.notices)
     cli.show(context.to_dict(), neutralize(context.text))
 

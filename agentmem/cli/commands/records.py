@@ -43,7 +43,7 @@ def show_command(cli: CliContext, *, record_id: str) -> None:
         record = await memory.get_record(record_id)
         return record, await memory.semantic.provenance(record.id) if record.kind == "Fact" else []
 
-    record, sources = cli.run(read)
+    record, sources = cli.run_for_user(read)
     if cli.json:
         show_json({"record": record, "sources": sources})
         return
@@ -67,7 +67,7 @@ def stats_command(cli: CliContext) -> None:
     """
     from agentmem.admin.doctor import read_stats
 
-    found = cli.run(lambda memory: read_stats(memory.engine, memory.scope))
+    found = cli.run_for_user(lambda memory: read_stats(memory.engine, memory.scope))
     cli.show(found, render_mapping(found))
 
 

@@ -33,7 +33,7 @@ def list_reviews_command(cli: CliContext, *, about: ReviewTopic | None, limit: i
       agentmem reviews
       agentmem reviews list --about same_entity --json
     """
-    found = cli.run(lambda memory: _list_with_evidence(memory, about, limit))
+    found = cli.run_for_user(lambda memory: _list_with_evidence(memory, about, limit))
     if cli.json:
         show_json_lines(review for review, _ in found)
         return
@@ -54,7 +54,7 @@ def resolve_review_command(cli: CliContext, *, review_id: str, decision: ReviewD
     Examples:
       agentmem reviews resolve 0197a6e2-8f10-7c3a-9d5e-2b1f0c4d6e8a accept
     """
-    decided = cli.run(lambda memory: memory.semantic.resolve_review(review_id, decision))
+    decided = cli.run_for_user(lambda memory: memory.semantic.resolve_review(review_id, decision))
     lines = [f"{decided.review_status}: {to_one_line(decided.question)}", dim(f"    operation {decided.operation_id}")]
     cli.show(decided, "\n".join(lines))
 

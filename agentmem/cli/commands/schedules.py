@@ -30,7 +30,7 @@ def list_schedules_command(cli: CliContext, *, due: bool) -> None:
       agentmem schedules
       agentmem schedules list --due --json
     """
-    found = cli.run(lambda memory: memory.schedules.due() if due else memory.schedules.list())
+    found = cli.run_for_user(lambda memory: memory.schedules.due() if due else memory.schedules.list())
     if cli.json:
         show_json_lines(found)
         return
@@ -66,7 +66,7 @@ def add_schedule_command(cli: CliContext, *, name: str, cron: str, prompt: str, 
       agentmem schedules add summary --cron "0 9 * * *" --timezone Europe/Oslo --prompt "Summarize yesterday"
       agentmem schedules add pulse --every 300
     """
-    _show_changed(cli, cli.run(lambda memory: memory.schedules.add(name, cron, prompt, source, **options)))
+    _show_changed(cli, cli.run_for_user(lambda memory: memory.schedules.add(name, cron, prompt, source, **options)))
 
 
 @click.command("take", short_help="Take a due prompt.")
@@ -81,7 +81,7 @@ def take_schedule_command(cli: CliContext, *, name: str) -> None:
     Examples:
       agentmem schedules take summary
     """
-    taken = cli.run(lambda memory: _take_due(memory, name))
+    taken = cli.run_for_user(lambda memory: _take_due(memory, name))
     cli.show(taken, neutralize(taken.prompt) or f"{to_one_line(taken.name)}: no prompt")
 
 
@@ -104,7 +104,7 @@ def pause_schedule_command(cli: CliContext, *, name: str) -> None:
     Examples:
       agentmem schedules pause summary
     """
-    _show_changed(cli, cli.run(lambda memory: memory.schedules.pause(name)))
+    _show_changed(cli, cli.run_for_user(lambda memory: memory.schedules.pause(name)))
 
 
 @click.command("resume", short_help="Let a schedule go on.")
@@ -117,7 +117,7 @@ def resume_schedule_command(cli: CliContext, *, name: str) -> None:
     Examples:
       agentmem schedules resume summary
     """
-    _show_changed(cli, cli.run(lambda memory: memory.schedules.resume(name)))
+    _show_changed(cli, cli.run_for_user(lambda memory: memory.schedules.resume(name)))
 
 
 @click.command("remove", short_help="Take a schedule away.")
@@ -130,7 +130,7 @@ def remove_schedule_command(cli: CliContext, *, name: str) -> None:
     Examples:
       agentmem schedules remove summary
     """
-    removed = cli.run(lambda memory: memory.schedules.remove(name))
+    removed = cli.run_for_user(lambda memory: memory.schedules.remove(name))
     cli.show(removed, f"{to_one_line(removed.name)}: removed")
 
 

@@ -68,7 +68,7 @@ def create_private_file(path: Path) -> Iterator[TextIO]:
 def _export(cli: CliContext, write: Callable[[str], Any]) -> UserExportReport:
     from agentmem.admin.export_import import export_user
 
-    return cli.run(lambda memory: export_user(memory.engine, memory.scope, write))
+    return cli.run_for_user(lambda memory: export_user(memory.engine, memory.scope, write))
 
 
 def _render_export_report(report: UserExportReport) -> str:

@@ -62,7 +62,7 @@ def announce_command(cli: CliContext, *, text: str, expires_in: float | None) ->
       agentmem facts --channel _swarm --tag announcement
     """
     said = read_text_or_stdin(text)
-    fact = cli.run(lambda memory: memory.announce(said, expires_in=expires_in))
+    fact = cli.run_for_user(lambda memory: memory.announce(said, expires_in=expires_in))
     until = "" if fact.valid_to is None else f", until {format_time(fact.valid_to)}"
     cli.show(fact, f"announced {fact.id}{until}: {to_one_line(fact.claim)}")
 
@@ -89,7 +89,7 @@ def turns_command(cli: CliContext, *, conversation: str | None, hours: float | N
             return await memory.episodic.get_conversation(conversation, limit=limit)
         return await memory.episodic.recent_turns(limit, hours=hours)
 
-    found = cli.run(read)
+    found = cli.run_for_user(read)
     if cli.json:
         show_json_lines(found)
         return
