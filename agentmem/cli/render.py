@@ -52,6 +52,11 @@ def dim(text: str) -> str:
     return click.style(_to_part_of_line(text), dim=True)
 
 
+def render_operation(operation_id: str) -> str:
+    """The line that names an operation, for `agentmem undo`."""
+    return dim(f"    operation {operation_id}")
+
+
 def colorize(text: str, color: str) -> str:
     """A color on a terminal."""
     return click.style(_to_part_of_line(text), fg=color)

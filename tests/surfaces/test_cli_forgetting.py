@@ -35,7 +35,7 @@ def test_turns_are_listed_forgotten_and_brought_back(cli: Any) -> None:
     assert "user: Day 1.\n    t1  turn 1 of conversation trip\n" in cli("turns", "--hours", "1")
     assert "    operation " in cli("forget", "t1")
     assert len(cli.lines("turns", "--conversation", "trip")) == 2
-    assert cli("restore", "t1").endswith("user: Day 1.\n")
+    assert "user: Day 1.\n    operation " in cli("restore", "t1")
     assert len(cli.lines("turns", "--conversation", "trip")) == 3
     assert cli.run("turns", "--conversation", "trip", "--hours", "1").exit_code == 2
 

@@ -8,7 +8,7 @@ from typing import Any
 import click
 
 from agentmem.cli.context import CliContext, memory_options, parse_datetime
-from agentmem.cli.render import echo, format_time, pluralize, show_json_lines, to_one_line
+from agentmem.cli.render import dim, echo, format_time, pluralize, show_json_lines, to_one_line
 
 
 @click.command("audit", short_help="List what was done.")
@@ -21,6 +21,8 @@ def audit_command(
     cli: CliContext, *, operation: str | None, since: datetime | None, until: datetime | None, limit: int
 ) -> None:
     """List rows of the audit log. With --json one JSON document per line, with every column.
+
+    The id at the end of a line is that of the operation, which `agentmem undo` takes.
 
     Which operations leave a row is the setting audit_level: off, writes, reads or verbose.
 
@@ -36,7 +38,7 @@ def audit_command(
         show_json_lines(rows)
         return
     for row in rows:
-        echo(_render_audit_row(row))
+        echo(_render_audit_row(row) + (dim(f"  {row['operation_id']}") if row["operation_id"] else ""))
     if not rows:
         echo("no rows")
 

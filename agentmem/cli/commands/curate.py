@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from agentmem.cli.context import CliContext, memory_options
-from agentmem.cli.render import dim, pluralize, render_record, to_one_line
+from agentmem.cli.render import dim, pluralize, render_operation, render_record, to_one_line
 from agentmem.cli.verbs import VerbGroup
 
 if TYPE_CHECKING:
@@ -140,7 +140,7 @@ async def _list_clusters(memory: AsyncAgentMemory) -> DocumentAndLines:
 
 async def _merge(memory: AsyncAgentMemory, ids: tuple[str, ...]) -> DocumentAndLines:
     fact = await memory.curation.merge(ids)
-    return fact, [f"merged into {fact.id}: {to_one_line(fact.claim)}", dim(f"    operation {fact.operation_id}")]
+    return fact, [f"merged into {fact.id}: {to_one_line(fact.claim)}", render_operation(fact.operation_id)]
 
 
 async def _promote(memory: AsyncAgentMemory, fact_id: str, to: PromotionTarget, reason: str) -> DocumentAndLines:

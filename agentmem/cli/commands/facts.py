@@ -8,7 +8,7 @@ from typing import Any
 import click
 
 from agentmem.cli.context import CliContext, memory_options, parse_datetime, read_text_or_stdin
-from agentmem.cli.render import dim, echo, format_time, render_record, show_json_lines, to_one_line
+from agentmem.cli.render import dim, echo, format_time, render_operation, render_record, show_json_lines, to_one_line
 
 
 @click.command("facts", short_help="List facts.")
@@ -114,7 +114,7 @@ def learn_command(
     fields: Any = {name: value for name, value in given.items() if value is not None}
     said = read_text_or_stdin(claim)
     fact = cli.run_for_user(lambda memory: memory.learn_fact(said, **fields))
-    cli.show(fact, f"learned {fact.id}: {to_one_line(fact.claim)}\n{dim(f'    operation {fact.operation_id}')}")
+    cli.show(fact, f"learned {fact.id}: {to_one_line(fact.claim)}\n{render_operation(fact.operation_id)}")
 
 
 @click.command("correct", short_help="Correct a fact.")
@@ -136,7 +136,7 @@ def correct_command(cli: CliContext, *, fact_id: str, claim: str, changed: bool,
     fact = cli.run_for_user(
         lambda memory: memory.semantic.supersede_fact(fact_id, said, is_correction=not changed, **fields)
     )
-    cli.show(fact, f"learned {fact.id}: {to_one_line(fact.claim)}\n{dim(f'    operation {fact.operation_id}')}")
+    cli.show(fact, f"learned {fact.id}: {to_one_line(fact.claim)}\n{render_operation(fact.operation_id)}")
 
 
 COMMANDS = (beliefs_command, correct_command, facts_command, learn_command)

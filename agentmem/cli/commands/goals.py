@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from agentmem.cli.context import CliContext, memory_options, parse_datetime
-from agentmem.cli.render import dim, echo, format_time, show_json_lines, to_one_line
+from agentmem.cli.render import dim, echo, format_time, render_operation, show_json_lines, to_one_line
 from agentmem.cli.verbs import VerbGroup
 
 if TYPE_CHECKING:
@@ -124,7 +124,7 @@ def unblock_goal_command(cli: CliContext, *, goal_id: str, by: str | None) -> No
 
 def _show_changed(cli: CliContext, goal: Any) -> None:
     lines = [f"{goal.goal_status}: {to_one_line(goal.description)}", dim(f"    {goal.id}")]
-    cli.show(goal, "\n".join([*lines, dim(f"    operation {goal.operation_id}")]))
+    cli.show(goal, "\n".join([*lines, render_operation(goal.operation_id)]))
 
 
 async def _list_goals(memory: AsyncAgentMemory, status: GoalStatus | None) -> tuple[list[Goal], datetime]:

@@ -16,7 +16,7 @@ from agentmem.cli.context import (
     parse_datetime,
     parse_names,
 )
-from agentmem.cli.render import Progress, bold, echo_stderr, pluralize
+from agentmem.cli.render import Progress, bold, echo_stderr, pluralize, render_operation
 from agentmem.text.terminal_text import neutralize
 
 if TYPE_CHECKING:
@@ -78,7 +78,10 @@ def consolidate_command(
                 progress=progress,
             )
         )
-    cli.show(reports, neutralize("\n".join(line for report in reports for line in _render_job_report(report))))
+    lines = [neutralize(line) for report in reports for line in _render_job_report(report)]
+    cli.show(
+        reports, "\n".join([*lines, *(render_operation(each) for report in reports for each in report.operation_ids)])
+    )
     return EXIT_NEEDS_ATTENTION if any(report.parked or report.has_read_nothing for report in reports) else 0
 
 

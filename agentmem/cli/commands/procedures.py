@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import click
 
 from agentmem.cli.context import CliContext, memory_options
-from agentmem.cli.render import dim, echo, format_time, pluralize, show_json_lines, to_one_line
+from agentmem.cli.render import dim, echo, format_time, pluralize, render_operation, show_json_lines, to_one_line
 from agentmem.cli.verbs import VerbGroup
 
 if TYPE_CHECKING:
@@ -85,7 +85,7 @@ def retire_procedure_command(cli: CliContext, *, procedure_id: str) -> None:
 
 
 def _show_changed(cli: CliContext, procedure: Procedure) -> None:
-    cli.show(procedure, "\n".join([*_render_procedure(procedure), dim(f"    operation {procedure.operation_id}")]))
+    cli.show(procedure, "\n".join([*_render_procedure(procedure), render_operation(procedure.operation_id)]))
 
 
 def _render_procedure(procedure: Procedure) -> list[str]:

@@ -13,6 +13,7 @@ from agentmem.cli.render import (
     echo,
     format_time,
     render_mapping,
+    render_operation,
     render_record,
     show_json,
     show_json_lines,
@@ -52,7 +53,7 @@ def show_command(cli: CliContext, *, record_id: str) -> None:
         echo(f"    from {render_record(turn)}")
     channel = to_one_line(record.channel)
     echo(dim(f"    {record.id}  channel {channel}, recorded {format_time(record.recorded_at)}"))
-    echo(dim(f"    operation {record.operation_id}"))
+    echo(render_operation(record.operation_id))
 
 
 @click.command("stats", short_help="Count what is stored.")

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from agentmem.cli.context import CliContext, memory_options
-from agentmem.cli.render import dim, echo, format_time, render_record, show_json_lines, to_one_line
+from agentmem.cli.render import dim, echo, format_time, render_operation, render_record, show_json_lines, to_one_line
 from agentmem.cli.verbs import VerbGroup
 
 if TYPE_CHECKING:
@@ -55,7 +55,7 @@ def resolve_review_command(cli: CliContext, *, review_id: str, decision: ReviewD
       agentmem reviews resolve 0197a6e2-8f10-7c3a-9d5e-2b1f0c4d6e8a accept
     """
     decided = cli.run_for_user(lambda memory: memory.semantic.resolve_review(review_id, decision))
-    lines = [f"{decided.review_status}: {to_one_line(decided.question)}", dim(f"    operation {decided.operation_id}")]
+    lines = [f"{decided.review_status}: {to_one_line(decided.question)}", render_operation(decided.operation_id)]
     cli.show(decided, "\n".join(lines))
 
 

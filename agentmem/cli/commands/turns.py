@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import click
 
 from agentmem.cli.context import CliContext, memory_options, parse_datetime, read_text_or_stdin
-from agentmem.cli.render import dim, echo, format_time, render_record, show_json_lines, to_one_line
+from agentmem.cli.render import dim, echo, format_time, render_operation, render_record, show_json_lines, to_one_line
 
 if TYPE_CHECKING:
     from agentmem.core.records import Turn
@@ -46,7 +46,8 @@ def add_command(
     turn = cli.with_conversation(conversation).run(
         lambda memory: memory.store_turn(said, role=role, speaker=speaker, timestamp=timestamp, turn_id=turn_id)
     )
-    cli.show(turn, f"stored {turn.id}, turn {turn.index} of conversation {turn.conversation_id}")
+    place = f"turn {turn.index} of conversation {turn.conversation_id}"
+    cli.show(turn, f"stored {turn.id}, {place}\n{render_operation(turn.operation_id)}")
 
 
 @click.command("announce", short_help="Tell all agents.")
@@ -64,7 +65,7 @@ def announce_command(cli: CliContext, *, text: str, expires_in: float | None) ->
     said = read_text_or_stdin(text)
     fact = cli.run_for_user(lambda memory: memory.announce(said, expires_in=expires_in))
     until = "" if fact.valid_to is None else f", until {format_time(fact.valid_to)}"
-    cli.show(fact, f"announced {fact.id}{until}: {to_one_line(fact.claim)}")
+    cli.show(fact, f"announced {fact.id}{until}: {to_one_line(fact.claim)}\n{render_operation(fact.operation_id)}")
 
 
 @click.command("turns", short_help="List what was said.")
