@@ -55,6 +55,7 @@ _HOMES = {
 }
 # Older scripts and service files have these as commands of their own.
 _MOVED = {name: name for name in ("compact", "doctor", "migrate", "rebuild", "verify")} | {"project": "sync"}
+_MEANT = {"search": ["remember"], "store": ["add"], "version": ["--version"]}  # words that newcomers try
 _COLUMN_CHARS = 39  # half of a narrow terminal, less the indent
 _NAME_CHARS = 13
 
@@ -102,6 +103,12 @@ class CommandGroup(ExitingCommand, click.Group):
                 if command.name == cmd_name:
                     return command
         return None
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """The arguments, with the words of this program where others are meant; `help X` is `X --help`."""
+        if args:
+            args = [*args[1:], "--help"] if args[0] == "help" else [*_MEANT.get(args[0], args[:1]), *args[1:]]
+        return super().parse_args(ctx, args)
 
     def resolve_command(
         self, ctx: click.Context, args: list[str]

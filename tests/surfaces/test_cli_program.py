@@ -133,6 +133,13 @@ def test_who_types_it_wrong_or_as_before_is_told(cli: Any) -> None:
     assert "agentmem doctor is now agentmem admin doctor" in moved.stderr
 
 
+def test_words_that_newcomers_try_do_what_is_meant(cli: Any) -> None:
+    cli("store", "Biscuit is a beagle.")
+    assert "beagle" in cli("search", "Biscuit")
+    assert cli("help", "goals", "add") == cli("goals", "add", "--help")
+    assert (cli("help"), cli("version")) == (cli("--help"), cli("--version"))
+
+
 def test_a_file_in_the_folder_is_a_command(cli: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     folder = tmp_path / "more"
     folder.mkdir()
