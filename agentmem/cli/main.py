@@ -74,7 +74,9 @@ class ExitingCommand(click.Command):
         except click.UsageError as error:
             if error.ctx is not None:
                 click.echo(f"{error.ctx.get_usage()}\nTry '{error.ctx.command_path} --help'.", err=True)
-            echo_stderr(f"error: {error.format_message()}")
+            said = error.format_message()
+            hint = " Quote text with blanks in it." if said.startswith("Got unexpected extra") else ""
+            echo_stderr(f"error: {said}{hint}")
             sys.exit(EXIT_USAGE)
         except click.ClickException as error:
             echo_stderr(f"error: {error.format_message()}")

@@ -162,6 +162,7 @@ def test_without_a_command_it_helps(cli: Any) -> None:
     "typed, told",
     [
         (["add"], "Missing argument 'TEXT|-'"),
+        (["add", "hello", "world"], "Quote text"),
         (["facts", "--nonsense"], "--nonsense"),
         (["nonsense"], "No such command 'nonsense'"),
         (["remember", "q", "--as-of", "yesterday"], "no date or time"),
