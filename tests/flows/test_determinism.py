@@ -11,13 +11,18 @@ ROOT = Path(__file__).parents[2]
 
 SCRIPT = """
 import asyncio, json, sys
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from agentmem import AsyncAgentMemory
 from agentmem.admin.export_import import export_user
-from tests.flows.given import ManualClock
+
+class Clock:
+    time = datetime(2026, 3, 1, 12, tzinfo=UTC)
+
+    def now(self):
+        return self.time
 
 home, out = sys.argv[1:]
-clock = ManualClock()
+clock = Clock()
 
 async def main():
     settings = {"home": home, "embedder": "hash", "clock": clock, "seed": "s", "audit_level": "verbose"}
@@ -25,7 +30,7 @@ async def main():
         turns = await memory.store_turns([f"Day {n}: the garden, my dog Rex and Ann." for n in range(25)])
         ann = await memory.upsert_entity({"name": "Ann", "type": "person"})
         fact = await memory.learn_fact("Ann keeps the garden", entity_ids=[ann.id], source_turn_ids=[turns[0].id])
-        clock.advance(days=1)
+        clock.time += timedelta(days=1)
         await memory.semantic.supersede_fact(fact.id, "Ben keeps the garden")
         for n in range(5):
             await memory.learn_fact(f"Fact {n}")
@@ -46,9 +51,11 @@ asyncio.run(main())
 
 OPENING = """
 import sys
+from datetime import UTC, datetime
 from agentmem import AgentMemory
-from tests.flows.given import ManualClock
-with AgentMemory("alice", home=sys.argv[1], embedder="hash", clock=ManualClock(), seed="s") as memory:
+from agentmem.core.clock import FrozenClock
+clock = FrozenClock(datetime(2026, 3, 1, 12, tzinfo=UTC))
+with AgentMemory("alice", home=sys.argv[1], embedder="hash", clock=clock, seed="s") as memory:
     print(*(memory.store_turn(text).id for text in ("one", "two")))
 """
 
