@@ -20,7 +20,7 @@ from tests.servers.stack import Stack
 
 STEPS = 12
 PARTS = scaled(8, least=1)
-FIRST, _, LAST = os.environ.get("AGENTMEM_TEST_HISTORIES", str(scaled(200, least=5))).rpartition(":")
+FIRST, _, LAST = os.environ.get("AGENTMEM_TEST_HISTORIES", str(scaled(200))).rpartition(":")
 HISTORIES = range(int(FIRST or 0), int(LAST))
 TECHNIQUES = ("vector", "keyword", "entity", "temporal")
 # No deadline: what comes too late on a busy machine would be a difference.

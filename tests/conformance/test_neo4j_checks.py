@@ -1,12 +1,12 @@
 """What `doctor` finds on a Neo4j server: nothing on a healthy one, and each trouble that is made for real.
 
-On a server of its own, because a look concerns all users of a database, and Community has only one.
+On a server without other tests, because a look concerns all users of a database, and Community has only one.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Collection, Iterator, Mapping
+from collections.abc import AsyncIterator, Collection, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -24,21 +24,13 @@ from agentmem.stores.neo4j.migrations import graph_update
 from agentmem.stores.sqlite import SqliteLog
 from tests.conformance.graphs import STORE_ID
 from tests.conformance.stores import START, ManualClock, build_entity, open_sqlite_log, write_records
-from tests.servers.local import LocalServer, free_port
-from tests.servers.neo4j import Neo4j
+from tests.servers.local import free_port
 
 ANN, BOB, CAROL = Scope("ann"), Scope("bob"), Scope("carol")
 SECRET = "s3cret-word"
 EVERYTHING = ["neo4j", "graph schema", "graph owner", "graph indexes", "graph lag", "graph rebuilds"]
 
 pytestmark = pytest.mark.timeout(300)
-
-
-@pytest.fixture(scope="module")
-def server(neo4j_url: str) -> Iterator[LocalServer]:
-    """One server for this module."""
-    with Neo4j() as started:
-        yield started
 
 
 @dataclass
@@ -87,13 +79,11 @@ class Place:
 
 
 @pytest.fixture
-async def place(server: LocalServer, tmp_path: Path) -> AsyncIterator[Place]:
-    await migrate(server.url, START, store_id=STORE_ID)
+async def place(empty_neo4j: str, tmp_path: Path) -> AsyncIterator[Place]:
+    await migrate(empty_neo4j, START, store_id=STORE_ID)
     async with open_sqlite_log(tmp_path / "memory.db") as log:
-        graph = await open_graph(server.url, ManualClock(), log, store_id=STORE_ID)
-        made = Place(server.url, log, graph)
-        yield made
-        await made.run("MATCH (n) WHERE n:Record OR n:Projection DETACH DELETE n")
+        graph = await open_graph(empty_neo4j, ManualClock(), log, store_id=STORE_ID)
+        yield Place(empty_neo4j, log, graph)
         await graph.close()
 
 
@@ -135,30 +125,29 @@ async def test_a_url_that_cannot_work_is_refused() -> None:
 # -- the schema
 
 
-async def test_a_database_from_nothing_to_newer_than_us(server: LocalServer, place: Place) -> None:
+async def test_a_database_from_nothing_to_newer_than_us(place: Place) -> None:
     assert await place.wrong() == {}
     assert [finding.check for finding in await place.look()] == EVERYTHING
     await place.run("MATCH (v:SchemaVersion) DELETE v", "MATCH (s:Store) DELETE s")
     told(await place.wrong(), "graph schema error", "version 0 of ", "run: agentmem admin migrate")
-    await migrate(server.url, START, store_id=STORE_ID)
+    await migrate(place.url, START, store_id=STORE_ID)
     assert await place.wrong() == {}
-    found = await diagnose(server.url, "another", nobody, nobody)
+    found = await diagnose(place.url, "another", nobody, nobody)
     told(
         {finding.check: finding for finding in found[1:]}, "graph owner", f"another store ({STORE_ID}), ours is another"
     )
     await place.run("CREATE (:SchemaVersion {version: 99})")
     told(await place.wrong(), "graph schema error", "version 99 is newer", "pip install --upgrade")
-    await place.run("MATCH (v:SchemaVersion {version: 99}) DELETE v")
 
 
 async def test_a_migration_waits_for_an_index_of_another_one_without_holding_it_up(
-    server: LocalServer, place: Place
+    place: Place,
 ) -> None:
     await place.run("MATCH (v:SchemaVersion {version: 3}) DELETE v")
     await place.run("UNWIND range(1, 200000) AS number CREATE (:Beside {id: number})")  # so that it takes a moment
     made = asyncio.ensure_future(place.run("CREATE CONSTRAINT made_beside FOR (n:Beside) REQUIRE n.id IS UNIQUE"))
     async with asyncio.timeout(60):
-        assert await migrate(server.url, START, store_id=STORE_ID) == 1
+        assert await migrate(place.url, START, store_id=STORE_ID) == 1
         await made
     await place.run("DROP CONSTRAINT made_beside", "MATCH (n:Beside) DELETE n")
     assert await place.wrong() == {}

@@ -25,8 +25,12 @@ from tests.servers.postgres import Postgres
 from tests.servers.redis import Redis
 
 KINDS: Mapping[str, Callable[[], LocalServer]] = {"postgres": Postgres, "redis": Redis, "neo4j": Neo4j}
-KINDS_OF_RUN: Mapping[str, Callable[[], LocalServer]] = {**KINDS, "neo4j_2026": partial(Neo4j, NEWER)}
-"""What a run of the tests may ask for: the three of a memory, and a Neo4j of the newest release."""
+KINDS_OF_RUN: Mapping[str, Callable[[], LocalServer]] = {
+    **KINDS,
+    "neo4j_scratch": Neo4j,
+    "neo4j_2026": partial(Neo4j, NEWER),
+}
+"""What a run may ask for: the three of a memory, a Neo4j for one test at a time, and one of the newest release."""
 
 POLL_SECONDS = 0.05
 MAX_WAIT_SECONDS = 1200.0  # seconds, with a first download

@@ -1,19 +1,22 @@
 """Fixtures that give tests real servers.
 
 A test takes `postgres_url`, `redis_url`, `neo4j_url` or `neo4j_2026_url` (one server of each kind for the whole run;
-clean up, or use a user of your own), `postgres_database` or `redis_database` (empty ones of its own), or
-`own_postgres`, `own_redis`, `own_neo4j` (a server of its own, to be killed and paused). A test that picks its backend
+clean up, or use a user of your own), `postgres_database` or `redis_database` (empty ones of its own),
+`empty_neo4j` (one server of the run, which no other test uses meanwhile), or `own_postgres`, `own_redis`, `own_neo4j`
+(a server of its own, to be killed and paused). A test that picks its backend
 at run time is marked `server("redis")`. A server that cannot be had fails the tests that need it when CI=true; else
 they are passed over and the end of the run says so.
 """
 
 from __future__ import annotations
 
+import fcntl
 import os
 import uuid
 from collections.abc import Generator, Iterator
 from pathlib import Path
 from typing import NoReturn
+from urllib.parse import urlsplit
 
 import pytest
 
@@ -133,6 +136,12 @@ def neo4j_url(pytestconfig: pytest.Config) -> str:
 
 
 @pytest.fixture(scope="session")
+def neo4j_scratch_url(pytestconfig: pytest.Config) -> str:
+    """A second Neo4j of the run. Use `empty_neo4j`, which waits for whoever has it."""
+    return _url(pytestconfig, "neo4j_scratch")
+
+
+@pytest.fixture(scope="session")
 def neo4j_2026_url(pytestconfig: pytest.Config) -> str:
     """The run's Neo4j of the newest release, which needs Java 21 or newer. It has one database, too."""
     return _url(pytestconfig, "neo4j_2026")
@@ -169,6 +178,20 @@ def redis_database(redis_url: str) -> Iterator[str]:
         own.flushdb()
         yield url
         own.flushdb()
+
+
+@pytest.fixture
+def empty_neo4j(pytestconfig: pytest.Config, neo4j_scratch_url: str) -> Iterator[str]:
+    """The URL of a Neo4j without data that this test has for itself: a database of one's own takes half a minute."""
+    import neo4j
+
+    parts = urlsplit(neo4j_scratch_url)
+    place, login = f"bolt://{parts.hostname}:{parts.port}", (parts.username or "", parts.password or "")
+    with (pytestconfig.stash[FOLDER] / "neo4j_scratch.lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        with neo4j.GraphDatabase.driver(place, auth=login) as driver:
+            driver.execute_query("MATCH (n) DETACH DELETE n")
+        yield neo4j_scratch_url
 
 
 @pytest.fixture(autouse=True)

@@ -8,7 +8,10 @@ from typing import Any
 
 import pytest
 
-SERVER_FIXTURES = ("stack", "postgres_url", "redis_url", "neo4j_url", "own_postgres", "own_redis", "own_neo4j")
+SERVER_FIXTURES = (
+    *("stack", "postgres_url", "redis_url", "neo4j_url", "neo4j_scratch_url"),
+    *("own_postgres", "own_redis", "own_neo4j"),
+)
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
