@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import importlib
 import os
+import pkgutil
 import sys
 import threading
 from collections.abc import Generator, Iterator
@@ -14,6 +16,7 @@ import coverage
 import pytest
 from hypothesis import HealthCheck, is_hypothesis_test, settings
 
+import agentmem
 from tests.scale import NIGHTLY
 
 # The same examples on every run, more of them in `make nightly`. `--hypothesis-profile=search` looks for new ones.
@@ -31,10 +34,12 @@ settings.load_profile("repeatable")
 pytest_plugins = ["tests.servers.plugin", "tests.servers.stack"]
 
 TESTS = Path(__file__).parent
+TRACER = coverage.Coverage.current()
 _QUICK_FIRST = ("unit", "conformance", "surfaces", "docs", "flows", "faults")
 
-# The tracer takes half as long again as the tests. What these do not run of the package is less than a twentieth of it.
+# The tracer takes half as long again as the tests, so it watches only these, and the first case of each test function.
 TRACED_FOLDERS = ("conformance", "models", "surfaces", "unit")
+IS_FIRST_CASE = pytest.StashKey[bool]()
 REPEATING = ("test_cli_demo.py", "test_extraction_hostile.py")
 TRACED_FLOWS = {
     f"test_{name}.py"
@@ -55,6 +60,11 @@ def pytest_itemcollected(item: pytest.Item) -> None:
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Run the quick folders first, so that a plain mistake shows within seconds."""
+    seen: set[str] = set()
+    for item in items:
+        function = item.nodeid.partition("[")[0]
+        item.stash[IS_FIRST_CASE] = function not in seen
+        seen.add(function)
 
     def rank(item: pytest.Item) -> int:
         folder = item.path.parent.name
@@ -63,21 +73,35 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     items.sort(key=rank)
 
 
+@pytest.hookimpl(optionalhook=True)
+def pytest_configure_node(node: object) -> None:
+    """Do not trace the process that only hands out the tests."""
+    if TRACER:
+        TRACER.stop()
+
+
+def pytest_collection() -> None:
+    """Trace the import of every module of the package, and not what else is done to collect the tests."""
+    if TRACER:
+        for found in pkgutil.walk_packages(agentmem.__path__, "agentmem."):
+            importlib.import_module(found.name)
+        TRACER.stop()
+
+
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, object, object]:
-    """Stop the tracer of coverage for tests that repeat what others cover, and in the child processes of all tests."""
-    folder, tracer = item.path.relative_to(TESTS).parts[0], coverage.Coverage.current()
-    is_measured = folder in TRACED_FOLDERS or item.path.name in TRACED_FLOWS
-    is_repeated = "[servers" in item.name or item.path.name in REPEATING  # "servers": on the embedded file, too
+    """Trace the tests that are measured, and the child processes of none."""
+    is_measured = item.path.relative_to(TESTS).parts[0] in TRACED_FOLDERS or item.path.name in TRACED_FLOWS
+    is_repeated = not item.stash[IS_FIRST_CASE] or item.path.name in REPEATING
     with pytest.MonkeyPatch.context() as patch:
         patch.delenv("COVERAGE_PROCESS_CONFIG", raising=False)
-        if tracer is None or (is_measured and not is_repeated):
+        if TRACER is None or is_repeated or not is_measured:
             return (yield)
-        tracer.stop()
+        TRACER.start()
         try:
             return (yield)
         finally:
-            tracer.start()
+            TRACER.stop()
 
 
 @pytest.hookimpl(wrapper=True)
