@@ -49,6 +49,20 @@ def describe_value(value: object) -> str:
     return f"{'an' if name[0] in 'AEIOUaeiou' else 'a'} {name}"
 
 
+def replace_surrogates(text: str) -> str:
+    """The text with U+FFFD in place of each half of a surrogate pair; two halves side by side become their character.
+
+    Programs that cut text by UTF-16 units leave such halves, and no store can hold them.
+    """
+    if text.isascii():
+        return text
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+    return text
+
+
 def check_text(value: str, field: str) -> None:
     """Raise InvalidRecord, naming the field, for text with lone surrogates, which no store can hold."""
     if value.isascii():

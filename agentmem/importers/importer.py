@@ -1,6 +1,6 @@
-"""Conversations of other programs and exports: read from files, looked through first, stored in batches.
+"""Files of other programs and exports: looked through first, then stored in batches.
 
-Formats: `jsonl` (one turn a line), `messages` (OpenAI- or Anthropic-style lists, whole or one a line) and `locomo`.
+`importers/formats` holds what can be read, a module a format.
 """
 
 from __future__ import annotations
@@ -12,253 +12,108 @@ import shutil
 import sys
 import tempfile
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from itertools import chain, islice
+from itertools import islice
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, BinaryIO, Literal, NoReturn, cast, get_args
+from typing import TYPE_CHECKING, Any, NoReturn
 
-from agentmem.core.clock import derive_id, to_utc
-from agentmem.core.plain_values import describe_value
-from agentmem.errors import ConfigError, InvalidRecord
-from agentmem.importers.fields import (
-    SourceLocation,
-    TurnInput,
-    parse_datetime,
-    parse_identifier,
-    parse_mapping,
-    parse_metadata,
-    parse_nonempty_text,
-    read_role,
-)
-from agentmem.importers.formats.locomo import is_locomo, parse_dialogues
-from agentmem.importers.formats.messages import is_message, parse_conversation, parse_message
+from agentmem.core.clock import Stopwatch, derive_id
+from agentmem.core.input_fields import TurnInput
+from agentmem.errors import Conflict, InvalidRecord
+from agentmem.importers.format import Format, build_unknown_error, detect_format, get_format
+from agentmem.importers.items import ImportedEntity, ImportedFact, ImportedRelation, ImportItem, Omission
+from agentmem.importers.knowledge import KnowledgeWriter
+from agentmem.importers.source import ErrorHandler, SourceFile, list_source_files
+from agentmem.memory.episodic import IMPORTED_MARK
 
 if TYPE_CHECKING:
     from agentmem.core.telemetry import ProgressCallback
     from agentmem.facade.async_memory import AsyncAgentMemory
 
-
-FormatName = Literal["jsonl", "messages", "locomo"]
-ErrorHandler = Callable[[InvalidRecord], None]
-
-MAX_LINE_BYTES = 32 << 20  # of a line, or a document of several: parsing takes three times as much memory
-
-_TURN_FIELDS = ("role", "content", "turn_id", "speaker", "timestamp", "conversation_id", "metadata")
-# A conversation without an id is named by its first turns, so that a file that grew keeps its name.
-_OPENING_TURNS = 4
-_BLANK_BYTES = b"\xef\xbb\xbf \t\r\n"
-
 BATCH_SIZE = 500
+PROGRESS_STEP = 1000  # items looked through between two reports of progress
+MAX_REASONS = 100  # kinds of reasons that a report tells apart
 EXPORT_FORMAT = "agentmem-export"
 SkipCallback = Callable[[Exception], None]
 
 
 def load_turns(
-    path: str | os.PathLike[str], *, format: FormatName | None = None, on_error: ErrorHandler | None = None
+    path: str | os.PathLike[str], *, format: str | None = None, on_error: ErrorHandler | None = None
 ) -> Iterator[TurnInput]:
     """Yield the turns of a file, in its order; nothing for an empty file. Lines are read one by one, never all at once.
 
-    `format` is detected for every line or document when it is not given. A `turn_id` or `conversation_id` that is
-    missing is derived from the conversation, the position in it and the content, so that a file read twice, also from
-    another folder, gives the same ids. A LoCoMo turn's id is `<dialogue>/<dia_id>`, unique over the whole file.
+    `format` is detected when it is not given. A `turn_id` or `conversation_id` that is missing is derived from the
+    conversation, the position in it and the content, so that a file read twice, also from another folder, gives the
+    same ids.
 
     What is wrong raises InvalidRecord with file, line and field; with `on_error` it is handed over instead, and
     reading goes on with the next line or message. Raises ConfigError when the file cannot be read.
     """
-    if format is not None and format not in get_args(FormatName):
-        raise ConfigError(f"format must be one of {', '.join(get_args(FormatName))}, got {describe_value(format)}")
-    return _Reader(format, on_error or _raise).load(Path(path))
+    chosen = None if format is None else get_format(format)
+    return _load_turns(Path(path), chosen, on_error or raise_error)
 
 
-def parse_turn(source: Mapping[str, Any], location: SourceLocation) -> TurnInput:
-    """One turn from the fields that `store_turns` knows; another field is refused, so that no typing error passes."""
-    for name in source:
-        if name not in _TURN_FIELDS:
-            raise location.build_error(
-                name, f"is not a field of a turn ({', '.join(_TURN_FIELDS)}); put it into metadata"
-            )
-    turn = TurnInput(
-        role=read_role(source.get("role"), "role", location),
-        content=parse_nonempty_text(source.get("content"), "content", location),
-    )
-    if source.get("turn_id") is not None:
-        turn["turn_id"] = parse_identifier(source["turn_id"], "turn_id", location)
-    if source.get("speaker") is not None:
-        turn["speaker"] = parse_identifier(source["speaker"], "speaker", location)
-    if source.get("timestamp") is not None:
-        turn["timestamp"] = parse_datetime(source["timestamp"], "timestamp", location)
-    if source.get("conversation_id") is not None:
-        turn["conversation_id"] = parse_identifier(source["conversation_id"], "conversation_id", location)
-    if source.get("metadata") is not None:
-        turn["metadata"] = parse_metadata(source["metadata"], location)
-    return turn
+def _load_turns(path: Path, chosen: Format | None, on_error: ErrorHandler) -> Iterator[TurnInput]:
+    try:
+        for source in list_source_files(path):
+            found = _read_items(source, chosen or detect_format(source), on_error)
+            yield from (item for item in found if isinstance(item, dict))
+    except InvalidRecord as error:  # what is wrong with a file as a whole
+        on_error(error)
 
 
-def _raise(error: InvalidRecord) -> NoReturn:
+def raise_error(error: InvalidRecord) -> NoReturn:
+    """Stop at the first mistake."""
     raise error
 
 
-class _Reader:
-    """One reading of one file. It remembers how many turns each conversation had so far, and nothing else."""
-
-    def __init__(self, format: FormatName | None, on_error: ErrorHandler) -> None:
-        self._format = format
-        self._on_error = on_error
-        self._positions: Counter[str] = Counter()
-        self._openings: Counter[str] = Counter()
-
-    def load(self, path: Path) -> Iterator[TurnInput]:
-        found = chain.from_iterable(self._parse_value(value, place) for value, place in self._load_values(path))
-        head = list(islice(found, _OPENING_TURNS))
-        unnamed = self._derive_conversation_id(head)
-        for turn in chain(head, found):
-            conversation = turn.setdefault("conversation_id", unnamed)
-            position = self._positions[conversation]
-            self._positions[conversation] += 1
-            turn.setdefault("turn_id", derive_id("turn", conversation, str(position), turn["role"], turn["content"]))
-            yield turn
-
-    def _load_values(self, path: Path) -> Iterator[tuple[Any, SourceLocation]]:
-        """Every JSON value of the file that can be parsed, with its place."""
-        try:
-            with path.open("rb") as file:
-                for written, place in _split_values(file, path.name):
-                    try:
-                        value = _parse_json(written, place)
-                    except InvalidRecord as error:
-                        self._on_error(error)
-                        continue
-                    yield value, place
-        except OSError as error:
-            raise ConfigError(f"cannot read {path}: {error.strerror or error}") from error
-
-    def _parse_value(self, value: object, location: SourceLocation) -> Iterator[TurnInput]:
-        kind = self._format or _detect_format(value)
-        try:
-            if kind == "locomo":
-                yield from _parse_dialogue_turns(value, location)
-            elif kind == "messages" and (isinstance(value, list) or (isinstance(value, dict) and "messages" in value)):
-                yield from self._parse_conversation(value, location)
-            elif kind == "messages":
-                turn = parse_message(parse_mapping(value, "message", location), {}, location)
-                yield from [] if turn is None else [turn]
-            else:
-                yield parse_turn(parse_mapping(value, "turn", location), location)
-        except InvalidRecord as error:
-            self._on_error(error)
-        except RecursionError:
-            self._on_error(location.build_error("value", "is nested too deeply"))
-
-    def _parse_conversation(self, value: object, location: SourceLocation) -> Iterator[TurnInput]:
-        turns = list(parse_conversation(value, location, self._on_error))
-        unnamed = self._derive_conversation_id(turns[:_OPENING_TURNS])
-        for turn in turns:
-            turn.setdefault("conversation_id", unnamed)
-            yield turn
-
-    def _derive_conversation_id(self, head: list[TurnInput]) -> str:
-        """A name made from the first turns, and from how many conversations of this file began the same way."""
-        said = [
-            (t["role"], t.get("speaker", ""), str(to_utc(t["timestamp"])) if "timestamp" in t else "", t["content"])
-            for t in head
-        ]
-        opening = derive_id("opening", *chain.from_iterable(said))
-        self._openings[opening] += 1
-        return derive_id("conversation", opening, str(self._openings[opening]))
-
-
-def _detect_format(value: object) -> FormatName:
-    if is_locomo(value):
-        return "locomo"
-    if isinstance(value, list) or is_message(value) or (isinstance(value, Mapping) and "messages" in value):
-        return "messages"
-    return "jsonl"
-
-
-def _parse_dialogue_turns(value: object, location: SourceLocation) -> Iterator[TurnInput]:
-    for dialogue in parse_dialogues(value, location):
-        for turn in dialogue.turns:
-            turn["turn_id"] = parse_identifier(f"{dialogue.id}/{turn['turn_id']}", "dia_id", location)
-            yield turn
-
-
-def _split_values(file: BinaryIO, filename: str) -> Iterator[tuple[bytes, SourceLocation]]:
-    """The lines that are not blank; or the whole file, when the first of them is only the beginning of a value."""
-    begun = False
-    for number, line in enumerate(_read_lines(file, filename), start=1):
-        if not line.strip(_BLANK_BYTES):
-            continue
-        if not begun and _is_unfinished(line):
-            rest = file.read(MAX_LINE_BYTES + 1 - len(line))
-            if len(line) + len(rest) > MAX_LINE_BYTES:
-                raise SourceLocation(filename).build_error(
-                    "document", f"{_state_limit()}; put one conversation on a line"
-                )
-            yield b"\n" * (number - 1) + line + rest, SourceLocation(filename)
-            return
-        begun = True
-        yield line, SourceLocation(filename, number)
-
-
-def _read_lines(file: BinaryIO, filename: str) -> Iterator[bytes]:
-    """The lines of a file with their ends. Raises InvalidRecord for one that is too long, before it is read whole."""
-    number = 1
-    while line := file.readline(MAX_LINE_BYTES + 1):
-        if len(line) > MAX_LINE_BYTES:
-            raise SourceLocation(filename, number).build_error("line", _state_limit())
-        yield line
-        number += 1
-
-
-def _state_limit() -> str:
-    return f"must have at most {MAX_LINE_BYTES:,} bytes"
-
-
-def _is_unfinished(line: bytes) -> bool:
-    """Whether a line is only the beginning of a JSON value: parsing fails at its very end."""
-    written = line.decode("utf-8-sig", errors="replace").rstrip()
-    try:
-        json.loads(written)
-    except json.JSONDecodeError as error:
-        return error.pos >= len(written)
-    except (ValueError, RecursionError):
-        return False  # wrong in itself; reading it as a line gives the error with its number
-    return False
-
-
-def _parse_json(raw: bytes, location: SourceLocation) -> Any:
-    field = "line" if location.line else "document"
-    try:
-        return json.loads(raw.decode("utf-8-sig"), parse_constant=_refuse_constant)
-    except UnicodeDecodeError as error:
-        raise location.build_error(field, f"must be UTF-8, byte {error.start + 1} is not") from error
-    except json.JSONDecodeError as error:
-        line = f"line {error.lineno}, " if not location.line else ""
-        raise location.build_error(field, f"is not valid JSON: {error.msg} ({line}column {error.colno})") from error
-    except ValueError as error:
-        raise location.build_error(field, f"is not valid JSON: {error}") from error
-    except RecursionError as error:
-        raise location.build_error(field, "is nested too deeply") from error
-
-
-def _refuse_constant(constant: str) -> NoReturn:
-    raise ValueError(f"{constant} is no JSON number")
+def _read_items(source: SourceFile, chosen: Format | None, on_error: ErrorHandler) -> Iterator[ImportItem]:
+    """What a file holds, each turn with a conversation and an id that a second reading gives again."""
+    if chosen is None:
+        if source.head.strip():
+            on_error(build_unknown_error(source))
+        return
+    positions: Counter[str] = Counter()
+    for item in chosen.read(source, on_error):
+        if isinstance(item, dict):
+            conversation = item.setdefault("conversation_id", derive_id("conversation", chosen.name, source.name))
+            position = positions[conversation]
+            positions[conversation] += 1
+            item.setdefault("turn_id", derive_id("turn", conversation, str(position), item["role"], item["content"]))
+        yield item
 
 
 @dataclass
 class ImportReport:
-    """What came of an import: turns read and those that were new, changes of exports, what was left out, seconds."""
+    """What came of an import: what was read, what of it was new, and what was left out and why.
+
+    `formats` counts the files of each format, `left_out` what did not come in by its reason, `skipped` all of it that
+    was wrong. With `dry_run` nothing was stored, and the `new_` fields are 0.
+    """
 
     files: int = 0
+    formats: dict[str, int] = field(default_factory=dict)
+    conversations: int = 0
     turns: int = 0
     new_turns: int = 0
+    facts: int = 0
+    new_facts: int = 0
+    entities: int = 0
+    relations: int = 0
     exports: int = 0
     changes: int = 0
     new_changes: int = 0
     skipped: int = 0
+    left_out: dict[str, int] = field(default_factory=dict)
     seconds: float = 0.0
+    dry_run: bool = False
+
+    def count_omission(self, reason: str) -> None:
+        """Count one thing that did not come in."""
+        known = reason if reason in self.left_out or len(self.left_out) < MAX_REASONS else "other reasons"
+        self.left_out[known] = self.left_out.get(known, 0) + 1
 
 
 @contextmanager
@@ -267,7 +122,7 @@ def open_input_files(paths: Sequence[str]) -> Iterator[list[Path]]:
     with tempfile.TemporaryDirectory(prefix="agentmem-") as folder:
         out = []
         for number, path in enumerate(paths):
-            if path != "-" and Path(path).is_file():
+            if path != "-" and (Path(path).is_file() or Path(path).is_dir()):
                 out.append(Path(path))
                 continue
             out.append(Path(folder) / f"{number}-{'stdin' if path == '-' else Path(path).name}")
@@ -280,9 +135,9 @@ def open_input_files(paths: Sequence[str]) -> Iterator[list[Path]]:
         yield out
 
 
-def is_export(path: Path) -> bool:
+def is_export(source: SourceFile) -> bool:
     """Whether the first line of a file says that it is an export."""
-    with path.open("rb") as file:
+    with source.open_utf8() as file:
         line = file.readline(100_000)
     try:
         first: Any = json.loads(line)
@@ -291,104 +146,192 @@ def is_export(path: Path) -> bool:
     return isinstance(first, dict) and first.get("format") == EXPORT_FORMAT
 
 
+@dataclass(frozen=True)
+class _Reviewed:
+    """A file that was looked through: how many items of it come in. Its format is None for an export."""
+
+    source: SourceFile
+    format: Format | None
+    count: int
+
+
 @dataclass
 class Importer:
-    """One import. With `on_skip`, what is wrong is handed to it and left out; without, it stops the import."""
+    """One import. With `on_skip`, what is wrong is handed to it and left out; without, it stops the import.
+
+    Mistakes in files of programs that do not write for us never stop it. `conversation` is where all turns go, `owner`
+    whose of the memories of several users in a file come in.
+    """
 
     format: str | None = None
     conversation: str | None = None
     on_skip: SkipCallback | None = None
+    owner: str | None = None
+    dry_run: bool = False
     report: ImportReport = field(default_factory=ImportReport)
 
     async def import_files(
-        self, memory: AsyncAgentMemory, paths: Iterable[Path], progress: ProgressCallback
+        self, memory: AsyncAgentMemory, paths: Sequence[Path], progress: ProgressCallback
     ) -> ImportReport:
         """Store all files in their order, and wait until what they hold can be found.
 
-        Raises InvalidRecord naming file, line and field before anything of any file is stored.
+        A folder or an archive stands for the files in it that have a known format. Raises InvalidRecord naming file,
+        line and field before anything of any file is stored.
         """
-        from agentmem.core.clock import Stopwatch
-
         watch = Stopwatch(memory.engine.clock)
-        counted = [(path, await asyncio.to_thread(self._count_turns, path)) for path in paths]
-        for path, count in counted:
-            if count is None:
-                await self._import_export(memory, path, progress)
-            else:
-                await self.import_turns(memory, self._read_turns(path), count, progress)
-            self.report.files += 1
-        await memory.flush()
+        reviewed = [each for path in paths for each in await asyncio.to_thread(self._review, path, progress)]
+        self.report.dry_run = self.dry_run
+        self.report.files = len(reviewed)
+        if not self.dry_run:
+            for each in reviewed:
+                if each.format is None:
+                    await self._import_export(memory, each.source, progress)
+                else:
+                    await self._import_items(memory, each, progress)
+            await memory.flush()
         self.report.seconds = watch.milliseconds() / 1000
         return self.report
 
-    def _count_turns(self, path: Path) -> int | None:
-        """How many turns a file holds, all of them looked through; None for an export, whose import does so itself."""
-        return None if is_export(path) else sum(1 for _ in self._read_turns(path, quiet=True))
+    # -- looking through
 
-    def _read_turns(self, path: Path, *, quiet: bool = False) -> Iterator[TurnInput]:
-        """The turns of a file, marked so that what is taken from them is trusted a little less than what is said."""
-        from agentmem.memory.episodic import IMPORTED_MARK
+    def _review(self, path: Path, progress: ProgressCallback) -> list[_Reviewed]:
+        sources, found = list_source_files(path), list[_Reviewed]()
+        for source in sources:
+            if is_export(source):
+                found.append(_Reviewed(source, None, 0))
+                self.report.exports += 1
+                continue
+            chosen = get_format(self.format) if self.format is not None else detect_format(source)
+            if chosen is None:
+                if source.head.strip() and len(sources) == 1 and not path.is_dir():
+                    self._handle_error(build_unknown_error(source), is_strict=True)
+                elif source.head.strip():
+                    self.report.count_omission("file of no known format")
+                continue
+            self.report.formats[chosen.name] = self.report.formats.get(chosen.name, 0) + 1
+            found.append(_Reviewed(source, chosen, self._count_items(source, chosen, progress)))
+        return found
 
-        on_error = None if self.on_skip is None else self._ignore_error if quiet else self._skip_or_raise
-        for turn in load_turns(path, format=cast("FormatName | None", self.format), on_error=on_error):
-            if self.conversation is not None:
-                turn["conversation_id"] = self.conversation
-            turn["metadata"] = {IMPORTED_MARK: True, **turn.get("metadata", {})}
-            yield turn
+    def _count_items(self, source: SourceFile, chosen: Format, progress: ProgressCallback) -> int:
+        """How many items come in; the report tells how many of each kind, and what is left out."""
+        conversations, owners, done = set[int](), Counter[str](), 0
+        report = self.report
+        for done, item in enumerate(self._read_items(source, chosen, quiet=False), start=1):
+            if done % PROGRESS_STEP == 0:
+                progress(f"reading {source.name}", done, done)
+            owners[_get_owner(item)] += 1
+            if isinstance(item, dict):
+                report.turns += 1
+                conversations.add(hash(item["conversation_id"]))
+            elif isinstance(item, ImportedFact):
+                report.facts += 1
+            elif isinstance(item, ImportedEntity):
+                report.entities += 1
+            else:
+                report.relations += 1
+        report.conversations += len(conversations)
+        self._check_owners(source, owners)
+        return done
 
-    def _ignore_error(self, error: InvalidRecord) -> None:
-        """The second reading tells it."""
+    def _check_owners(self, source: SourceFile, owners: Counter[str]) -> None:
+        """Raise InvalidRecord for a file with the memories of several users: they never come in as those of one."""
+        named = [name for name, _ in owners.most_common() if name]
+        if len(named) > 1:
+            shown = ", ".join(named[:5]) + (", …" if len(named) > 5 else "")
+            raise InvalidRecord(
+                f"{source.name}: owner: holds memories of {len(named)} users ({shown}); import them one by one, each "
+                f"for its own user: --owner {named[0]}",
+                field="owner",
+            )
 
-    def _skip_or_raise(self, error: Exception) -> None:
-        if self.on_skip is None:
+    def _read_items(self, source: SourceFile, chosen: Format, *, quiet: bool) -> Iterator[ImportItem]:
+        """The items of a file that come in, turns marked so that what is taken from them is trusted a little less."""
+
+        def on_error(error: InvalidRecord) -> None:
+            if not quiet:  # the first reading tells it
+                self._handle_error(error, is_strict=chosen.is_strict)
+
+        for item in _read_items(source, chosen, on_error):
+            if isinstance(item, Omission):
+                if not quiet:
+                    self.report.count_omission(item.reason)
+                continue
+            if self.owner is not None and _get_owner(item) not in ("", self.owner):
+                continue
+            if isinstance(item, dict):
+                if self.conversation is not None:
+                    item["conversation_id"] = self.conversation
+                item["metadata"] = {IMPORTED_MARK: True, **item.get("metadata", {})}
+            yield item
+
+    def _handle_error(self, error: Exception, *, is_strict: bool) -> None:
+        if self.on_skip is None and is_strict:
             raise error
         self.report.skipped += 1
-        self.on_skip(error)
+        self.report.count_omission(_strip_place(str(error)))
+        if self.on_skip is not None:
+            self.on_skip(error)
 
-    async def import_turns(
-        self, memory: AsyncAgentMemory, turns: Iterable[TurnInput], count: int, progress: ProgressCallback
-    ) -> None:
-        """Store turns in batches of 500."""
-        before, done = await _count_turns(memory), 0
-        source = iter(turns)
-        progress("storing", 0, count)
-        while batch := await asyncio.to_thread(lambda: list(islice(source, BATCH_SIZE))):
-            await self._store_batch(memory, batch)
+    # -- storing
+
+    async def _import_items(self, memory: AsyncAgentMemory, file: _Reviewed, progress: ProgressCallback) -> None:
+        assert file.format is not None
+        items, done, stage = self._read_items(file.source, file.format, quiet=True), 0, f"storing {file.source.name}"
+        turns_before, facts_before = await _count(memory, "Turn"), await _count(memory, "Fact")
+        writer = KnowledgeWriter(memory)
+        progress(stage, 0, file.count)
+        while batch := await asyncio.to_thread(lambda: list(islice(items, BATCH_SIZE))):
+            turns = [item for item in batch if isinstance(item, dict)]
+            if turns:
+                await self._store_turns(memory, turns, file.format.is_strict)
+            for item in batch:
+                if isinstance(item, ImportedFact | ImportedEntity | ImportedRelation):
+                    await self._store_knowledge(writer, item, file.format.is_strict)
             done += len(batch)
-            progress("storing", done, count)
-        self.report.turns += done
-        self.report.new_turns += await _count_turns(memory) - before
+            progress(stage, done, file.count)
+        self.report.new_turns += await _count(memory, "Turn") - turns_before
+        self.report.new_facts += await _count(memory, "Fact") - facts_before
 
-    async def _store_batch(self, memory: AsyncAgentMemory, batch: Sequence[TurnInput]) -> None:
-        from agentmem.errors import Conflict, InvalidRecord
-
+    async def _store_turns(self, memory: AsyncAgentMemory, batch: Sequence[TurnInput], is_strict: bool) -> None:
+        given = [{name: value for name, value in turn.items() if name != "owner"} for turn in batch]
         try:
-            await memory.store_turns(batch)
+            await memory.store_turns(given)
         except (Conflict, InvalidRecord):
-            if self.on_skip is None:
+            if self.on_skip is None and is_strict:
                 raise
-            for turn in batch:  # find the ones that are to blame
+            for turn in given:  # find the ones that are to blame
                 try:
                     await memory.store_turns([turn])
                 except (Conflict, InvalidRecord) as error:
-                    self._skip_or_raise(error)
+                    self._handle_error(error, is_strict=is_strict)
 
-    async def _import_export(self, memory: AsyncAgentMemory, path: Path, progress: ProgressCallback) -> None:
+    async def _store_knowledge(
+        self, writer: KnowledgeWriter, item: ImportedFact | ImportedEntity | ImportedRelation, is_strict: bool
+    ) -> None:
+        try:
+            await writer.store(item)
+        except (Conflict, InvalidRecord) as error:
+            self._handle_error(error, is_strict=is_strict)
+
+    async def _import_export(self, memory: AsyncAgentMemory, source: SourceFile, progress: ProgressCallback) -> None:
         from agentmem.admin.export_import import import_user
-        from agentmem.errors import InvalidRecord
 
-        with path.open("rb") as file:
-            lines = (line.decode() for line in _read_lines(file, path.name))
-            try:
-                moved = await import_user(memory.engine, memory.scope, lines, progress)
-            except UnicodeDecodeError as error:
-                raise InvalidRecord(f"{path.name}: must be UTF-8, {error.reason}", field="line") from error
-        self.report.exports += 1
+        lines = (f"{line}\n" for line, _ in source.read_text_lines())
+        moved = await import_user(memory.engine, memory.scope, lines, progress)
         self.report.new_changes += moved.changes
         self.report.changes += moved.changes + moved.repeated
 
 
-async def _count_turns(memory: AsyncAgentMemory) -> int:
+def _get_owner(item: ImportItem) -> str:
+    return item.get("owner", "") if isinstance(item, dict) else getattr(item, "owner", "")
+
+
+def _strip_place(message: str) -> str:
+    """What is wrong, without where and without the value, so that mistakes of one kind are counted together."""
+    return message.rpartition(": ")[2].partition(", got")[0].partition(", not")[0][:80]
+
+
+async def _count(memory: AsyncAgentMemory, kind: str) -> int:
     from agentmem.stores.values import Where
 
-    return await memory.engine.log.count(memory.scope, Where(kinds=("Turn",)))
+    return await memory.engine.log.count(memory.scope, Where(kinds=(kind,)))

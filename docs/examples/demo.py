@@ -24,9 +24,9 @@ from agentmem.text.terminal_text import neutralize
 
 if TYPE_CHECKING:
     from agentmem.core.clock import Clock
+    from agentmem.core.input_fields import TurnInput
     from agentmem.core.record import Record
     from agentmem.facade.async_memory import AsyncAgentMemory
-    from agentmem.importers.fields import TurnInput
     from agentmem.recall.context import Context
     from tests.benchmarks.datasets import Question
 
@@ -222,7 +222,7 @@ def load_built_in() -> DemoScript:
 
     folder = files("docs.examples")
     with as_file(folder / "demo_conversation.jsonl") as path:
-        turns = tuple(load_turns(path, format="jsonl"))
+        turns = tuple(load_turns(path))
     asked = json.loads((folder / "demo_questions.json").read_text(encoding="utf-8"))
     questions = tuple(
         Question(f"q{n}", entry["question"], entry["answer"], 0, entry["about"], frozenset(entry["turns"]))

@@ -10,8 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from agentmem.errors import ConfigError, InvalidRecord
-from agentmem.importers.fields import (
+from agentmem.core.input_fields import (
     SourceLocation,
     TurnInput,
     describe_value,
@@ -19,6 +18,7 @@ from agentmem.importers.fields import (
     parse_list_field,
     parse_nonempty_text,
 )
+from agentmem.errors import ConfigError, InvalidRecord
 from agentmem.importers.formats import locomo
 
 ADVERSARIAL_CATEGORY = 5

@@ -22,8 +22,8 @@ from statistics import median
 from tempfile import TemporaryDirectory
 from typing import Any, TypeVar
 
+from agentmem.core.input_fields import TurnInput
 from agentmem.errors import ConfigError
-from agentmem.importers.fields import TurnInput
 from tests.benchmarks.metrics import percentiles
 from tests.benchmarks.recall import BATCH_SIZE
 from tests.benchmarks.synthetic import SyntheticConversations

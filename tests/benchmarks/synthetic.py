@@ -12,7 +12,7 @@ from datetime import UTC, datetime, timedelta
 
 import numpy as np
 
-from agentmem.importers.fields import TurnInput
+from agentmem.core.input_fields import TurnInput
 
 _FUNCTION_WORDS = (
     "the to and i a of it you that in we was for my is with on but so have at be this they not had are just me your "

@@ -11,7 +11,7 @@ from agentmem.importers.importer import load_turns
 def test_the_demo_is_three_dated_sessions_and_its_questions_name_its_turns() -> None:
     folder = files("docs.examples")
     with as_file(folder / "demo_conversation.jsonl") as path:
-        turns = list(load_turns(path, format="jsonl"))
+        turns = list(load_turns(path))
     questions = json.loads((folder / "demo_questions.json").read_text(encoding="utf-8"))
     ids = {turn["turn_id"] for turn in turns}
     assert len(ids) == len(turns) == 60

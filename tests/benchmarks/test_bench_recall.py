@@ -15,8 +15,8 @@ from typing import Any
 
 import pytest
 
+from agentmem.core.input_fields import TurnInput
 from agentmem.errors import ConfigError, InvalidRecord
-from agentmem.importers.fields import TurnInput
 from tests.benchmarks import latency, report, suite
 from tests.benchmarks.datasets import BenchmarkDialogue, Question
 from tests.benchmarks.latency import Workload

@@ -28,7 +28,7 @@ def test_turns_are_imported_once(cli: Any) -> None:
         "new_turns": 60,
         "skipped": 0,
     }
-    assert cli("import", str(DEMO)).startswith("0 turns stored (60 were there); 1 file, ")
+    assert cli("import", str(DEMO)).startswith("0 turns stored (60 were there); 1 file (messages), 3 conversations, ")
     assert "s1-10" in cli("remember", "who is allergic to peanuts?")
 
 
@@ -102,7 +102,7 @@ def test_imported_turns_are_trusted_less_than_spoken_ones(cli: Any, tmp_path: Pa
 
 def test_standard_input_and_pipes_are_files_too(cli: Any, tmp_path: Path) -> None:
     line = json.dumps({"role": "user", "content": "Über Nacht fiel Schnee."})
-    assert cli("import", "-", stdin=line.encode()).startswith("1 turn stored; 1 file, ")
+    assert cli("import", "-", stdin=line.encode()).startswith("1 turn stored; 1 file (messages), 1 conversation, ")
     pipe = tmp_path / "pipe"
     os.mkfifo(pipe)
     writer = threading.Thread(target=pipe.write_bytes, args=(b'{"role": "user", "content": "From a pipe."}\n',))

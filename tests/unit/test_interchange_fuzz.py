@@ -11,6 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from agentmem.errors import InvalidRecord
+from agentmem.importers.format import load_formats
 from agentmem.importers.importer import load_turns
 
 KEYS = (
@@ -31,7 +32,7 @@ VALUES = st.recursive(
 )
 
 
-@given(st.lists(VALUES, max_size=4), st.sampled_from([None, "jsonl", "messages", "locomo"]))
+@given(st.lists(VALUES, max_size=4), st.sampled_from([None, *load_formats()]))
 def test_any_json_gives_turns_or_invalid_records(
     tmp_path_factory: pytest.TempPathFactory, values: list[Any], chosen: Any
 ) -> None:

@@ -19,9 +19,6 @@ if TYPE_CHECKING:
     from agentmem.importers.importer import ImportReport
 
 
-_FORMATS = ("jsonl", "messages", "locomo")
-
-
 @click.command("export", short_help="Write all to a file.")
 @click.argument("path", metavar="[PATH|-]", default="-", type=UserPath(dir_okay=False, allow_dash=True))
 @memory_options()
@@ -75,35 +72,44 @@ def _render_export_report(report: UserExportReport) -> str:
     return f"exported {pluralize(report.records, 'record')}, {pluralize(report.changes, 'change')}"
 
 
-@click.command("import", short_help="Read conversations.")
-@click.argument(
-    "paths", metavar="PATH|-…", nargs=-1, required=True, type=UserPath(exists=True, dir_okay=False, allow_dash=True)
-)
-@click.option("--format", "format_", type=click.Choice(_FORMATS), help="What the files are. [default: found out]")
+@click.command("import", short_help="Read chats and memories.")
+@click.argument("paths", metavar="PATH|-…", nargs=-1, required=True, type=UserPath(exists=True, allow_dash=True))
+@click.option("--format", "format_", metavar="NAME", help="What the files are, such as chatgpt. [default: found out]")
 @click.option("--conversation", metavar="ID", help="Put all turns into this conversation.")
+@click.option("--owner", metavar="NAME", help="Of a file with memories of several users, take those of this one.")
+@click.option("--dry-run", is_flag=True, help="Tell what would come in, and store nothing.")
 @click.option(
     "--skip-errors", is_flag=True, help="Leave out what is wrong, with a line about each, instead of stopping."
 )
 @memory_options(with_embedder=True)
 def import_command(
-    cli: CliContext, *, paths: tuple[str, ...], format_: str | None, conversation: str | None, skip_errors: bool
+    cli: CliContext,
+    *,
+    paths: tuple[str, ...],
+    format_: str | None,
+    conversation: str | None,
+    owner: str | None,
+    dry_run: bool,
+    skip_errors: bool,
 ) -> None:
-    """Store the turns of files: one turn a line, OpenAI- or Anthropic-style messages, LoCoMo-shaped, or an export.
+    """Store what files of other programs hold: conversations, facts, notes, or an export of agentmem.
 
-    A file is read to its end before the first turn is stored, so that a mistake in it stores nothing. The same file
-    imported again stores nothing new.
+    Reads chats of ChatGPT, Claude, Gemini and others, memories of mem0, Zep and Letta, notes, and messages as APIs
+    have them, as a file, a folder, a .zip or a .gz. A file is read to its end before the first turn is stored. The same
+    file imported again stores nothing new.
 
     \b
     Examples:
-      agentmem import conversation.jsonl
-      agentmem import alice.jsonl --user alice
-      agentmem import chats/*.json --format messages --user alice
+      agentmem import chatgpt-export.zip --dry-run
+      agentmem import conversations.json --user alice
+      agentmem import chats/ --format messages --user alice
       zcat turns.jsonl.gz | agentmem import - --skip-errors
     """
     from agentmem.importers.importer import Importer, open_input_files
 
+    on_skip = _report_skipped if skip_errors else None
+    intake = Importer(format_, conversation, on_skip, owner=owner, dry_run=dry_run)
     with open_input_files(paths) as files, Progress() as progress:
-        intake = Importer(format_, conversation, _report_skipped if skip_errors else None)
         report = cli.run(lambda memory: intake.import_files(memory, files, progress))
     cli.show(report, _render_report(report))
 
@@ -113,22 +119,33 @@ def _report_skipped(error: Exception) -> None:
 
 
 def _render_report(report: ImportReport) -> str:
-    """The same in a sentence."""
+    """What came in, in a sentence, and below it what was left out and why."""
     parts = []
-    if report.turns or not report.exports:
-        parts.append(
-            f"{pluralize(report.new_turns, 'turn')} stored" + _render_existing(report.turns - report.new_turns)
-        )
-    if report.exports:
+    done = "read, nothing stored (dry run)" if report.dry_run else "stored"
+    if report.turns or not (report.exports or report.facts):
+        shown = report.turns if report.dry_run else report.new_turns
+        known = "" if report.dry_run else _render_existing(report.turns - report.new_turns)
+        parts.append(f"{pluralize(shown, 'turn')} {done}{known}")
+    if report.facts:
+        shown = report.facts if report.dry_run else report.new_facts
+        known = "" if report.dry_run else _render_existing(report.facts - report.new_facts)
+        parts.append(f"{pluralize(shown, 'fact')} {done}{known}")
+    if report.exports and not report.dry_run:
         known = _render_existing(report.changes - report.new_changes)
         parts.append(f"{pluralize(report.new_changes, 'change')} of an export stored{known}")
     if report.skipped:
         parts.append(f"{report.skipped:,} skipped")
-    return f"{', '.join(parts)}; {pluralize(report.files, 'file')}, {report.seconds:.1f} s"
+    formats = ", ".join(report.formats)
+    counted = pluralize(report.files, "file") + (f" ({formats})" if formats else "")
+    if report.conversations:
+        counted += f", {pluralize(report.conversations, 'conversation')}"
+    lines = [f"{', '.join(parts)}; {counted}, {report.seconds:.1f} s"]
+    lines += [f"  left out: {count:,} × {reason}" for reason, count in report.left_out.items()]
+    return "\n".join(lines)
 
 
 def _render_existing(count: int) -> str:
-    return f" ({count:,} were there)" if count else ""
+    return f" ({count:,} were there)" if count > 0 else ""
 
 
 COMMANDS = (export_command, import_command)

@@ -13,9 +13,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
 
-from agentmem.core.plain_values import describe_value
-from agentmem.core.records import ROLE_ALIASES
-from agentmem.importers.fields import (
+from agentmem.core.input_fields import (
     SourceLocation,
     TurnInput,
     parse_datetime,
@@ -26,6 +24,11 @@ from agentmem.importers.fields import (
     parse_text,
     parse_text_field,
 )
+from agentmem.core.plain_values import describe_value
+from agentmem.core.records import ROLE_ALIASES
+from agentmem.importers.format import Format, read_each
+from agentmem.importers.items import ImportItem
+from agentmem.importers.source import ErrorHandler, SourceFile
 
 _MONTHS = ("jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec")
 _SESSION_TIME = re.compile(
@@ -169,3 +172,31 @@ def _parse_session_time(value: object, field: str, location: SourceLocation) -> 
         raise location.build_error(
             field, f"must be a time such as '1:56 pm on 8 May, 2023', got {describe_value(value)}"
         ) from None
+
+
+def detect_locomo(source: SourceFile) -> bool:
+    """Whether a document, or the first line, has one of the two shapes."""
+    values = source.sample if source.layout == "lines" else [source.sample]
+    return source.layout != "text" and bool(values) and is_locomo(values[0])
+
+
+def read_locomo(source: SourceFile, on_error: ErrorHandler) -> Iterator[ImportItem]:
+    """The turns of all dialogues. A turn's id is `<dialogue>/<dia_id>`, unique over the whole file."""
+    return read_each(source, ("",), _parse_turns, on_error)
+
+
+def _parse_turns(value: object, location: SourceLocation) -> Iterator[TurnInput]:
+    for dialogue in parse_dialogues(value, location):
+        for turn in dialogue.turns:
+            turn["turn_id"] = parse_identifier(f"{dialogue.id}/{turn['turn_id']}", "dia_id", location)
+            yield turn
+
+
+FORMAT = Format(
+    name="locomo",
+    title="long dialogues in the format of LoCoMo",
+    detect=detect_locomo,
+    read=read_locomo,
+    is_strict=True,
+    rank=8,
+)

@@ -1,18 +1,14 @@
-"""Message lists as OpenAI's and Anthropic's interfaces have them, as turns with readable text.
-
-Text parts are kept verbatim; tool calls and results become bracketed lines; thinking is left out; a picture or a file
-is named, not read.
-"""
+"""Turns, one a line, and messages as they are sent: OpenAI's, Anthropic's, Gemini's, LangChain's, whole or by line."""
 
 from __future__ import annotations
 
-import json
-from collections.abc import Callable, Iterator, Mapping
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from itertools import chain
 from typing import Any
 
-from agentmem.core.plain_values import describe_value
-from agentmem.errors import InvalidRecord
-from agentmem.importers.fields import (
+from agentmem.core.clock import derive_id, to_utc
+from agentmem.core.input_fields import (
     SourceLocation,
     TurnInput,
     parse_datetime,
@@ -20,180 +16,159 @@ from agentmem.importers.fields import (
     parse_list_field,
     parse_mapping,
     parse_metadata,
-    parse_text,
+    parse_nonempty_text,
     read_role,
 )
+from agentmem.core.messages import MessageReader, is_message
+from agentmem.errors import InvalidRecord
+from agentmem.importers.format import Format
+from agentmem.importers.items import ImportItem
+from agentmem.importers.source import ErrorHandler, SourceFile
 
-_SKIPPED_PARTS = frozenset({"thinking", "redacted_thinking", "reasoning"})
-_CALL_PARTS = frozenset({"tool_use", "server_tool_use"})
-_ATTACHMENT_LABELS = {"image_url": "image", "input_image": "image", "input_audio": "audio", "input_file": "file"}
-_MESSAGE_ONLY_FIELDS = ("tool_calls", "tool_call_id", "function_call", "name", "refusal")
-
-
-def is_message(value: object) -> bool:
-    """Whether a JSON value is a message with content of a kind that a plain turn does not have."""
-    return isinstance(value, Mapping) and (
-        isinstance(value.get("content"), list) or any(value.get(field) is not None for field in _MESSAGE_ONLY_FIELDS)
-    )
+_TURN_FIELDS = ("role", "content", "turn_id", "speaker", "timestamp", "conversation_id", "metadata")
+_LISTS = ("messages", "input", "output", "contents")
+# A conversation without an id is named by its first turns, so that a file that grew keeps its name.
+_OPENING_TURNS = 4
 
 
-def parse_conversation(
-    value: object, location: SourceLocation, on_error: Callable[[InvalidRecord], None]
-) -> Iterator[TurnInput]:
-    """The turns of a list of messages, or of an object with `messages` and perhaps `system` and an `id`.
+def detect_messages(source: SourceFile) -> bool:
+    """Whether the first values are turns, messages, or conversations of them."""
+    values = source.sample if source.layout == "lines" else [source.sample]
+    return source.layout != "text" and any(map(_is_known, values[:3]))
 
-    What is wrong with one message goes to `on_error`; when that returns, reading goes on with the next message.
-    """
-    whole: Mapping[str, Any] = (
-        {"messages": value} if isinstance(value, list) else parse_mapping(value, "messages", location)
-    )
-    called: dict[str, str] = {}
-    own_id = whole.get("conversation_id", whole.get("id"))
-    shared = None if own_id is None else parse_identifier(own_id, "conversation_id", location)
-    listed = list(enumerate(parse_list_field(whole, "messages", location)))
-    if whole.get("system"):
-        listed.insert(0, (-1, {"role": "system", "content": whole["system"]}))
-    for i, message in listed:
-        at = location.child("system") if i < 0 else location.child("messages").child(i)
-        try:
-            turn = parse_message(parse_mapping(message, f"messages[{i}]", location), called, at)
-        except InvalidRecord as error:
-            on_error(error)
-            continue
-        if turn is not None:
-            if shared is not None:
-                turn.setdefault("conversation_id", shared)
+
+def read_messages(source: SourceFile, on_error: ErrorHandler) -> Iterator[ImportItem]:
+    """The turns of all conversations; lines that are single messages are one conversation."""
+    return _Reader(on_error).read(source)
+
+
+class _Reader:
+    """One reading of one file. It remembers how many conversations began the same way, and nothing else."""
+
+    def __init__(self, on_error: ErrorHandler) -> None:
+        self._on_error = on_error
+        self._openings: Counter[str] = Counter()
+        self._single = MessageReader()
+
+    def read(self, source: SourceFile) -> Iterator[ImportItem]:
+        found = chain.from_iterable(self._read_value(*each) for each in source.read_records(("",), self._on_error))
+        head: list[TurnInput] = []
+        for turn in found:
+            head.append(turn)
+            if len(head) == _OPENING_TURNS:
+                break
+        unnamed = self._derive_conversation_id(head)
+        for turn in chain(head, found):
+            turn.setdefault("conversation_id", unnamed)
             yield turn
 
+    def _read_value(self, value: object, location: SourceLocation) -> Iterator[TurnInput]:
+        try:
+            if isinstance(value, list) or (isinstance(value, Mapping) and _find_lists(value)):
+                yield from self._read_conversation(value, location)
+            else:
+                yield from self._read_message(parse_mapping(value, "turn", location), location, self._single)
+        except InvalidRecord as error:
+            self._on_error(error)
+        except RecursionError:
+            self._on_error(location.build_error("value", "is nested too deeply"))
 
-def parse_message(message: Mapping[str, Any], tool_names: dict[str, str], location: SourceLocation) -> TurnInput | None:
-    """One message as a turn, or None when nothing of it can be read as text (only thinking, or empty).
+    def _read_conversation(self, value: Any, location: SourceLocation) -> Iterator[TurnInput]:
+        """The turns of a list of messages, or of an object with such lists and perhaps `system` and an `id`."""
+        whole: Mapping[str, Any] = {"messages": value} if isinstance(value, list) else value
+        own_id = whole.get("conversation_id", whole.get("id"))
+        shared = None if own_id is None else parse_identifier(own_id, "conversation_id", location)
+        reader, turns = MessageReader(), list[TurnInput]()
+        for message, name, at in _list_messages(whole, location):
+            try:
+                turns += self._read_message(parse_mapping(message, name, location), at, reader, is_listed=True)
+            except InvalidRecord as error:
+                self._on_error(error)
+        unnamed = shared or self._derive_conversation_id(turns[:_OPENING_TURNS])
+        for turn in turns:
+            turn.setdefault("conversation_id", unnamed)
+            yield turn
 
-    `tool_names` maps the ids of the tool calls seen so far to the names of the tools, and grows.
-    """
-    turn = TurnInput(role=read_role(message.get("role"), "role", location), content="")
-    content = message.get("content")
-    if content is None and not any(message.get(field) for field in (*_MESSAGE_ONLY_FIELDS, "audio")):
-        raise location.build_error("content", "must be text or a list of content parts, got nothing")
-    pieces = [_render_content(content, tool_names, location)] if content is not None else []
-    if isinstance(message.get("refusal"), str):
-        pieces.append(message["refusal"])
-    pieces += _render_tool_calls(message, tool_names, location)
-    turn["content"] = "\n".join(piece for piece in pieces if piece.strip())
-    if not turn["content"]:
-        return None
-    if turn["role"] == "tool":
-        turn["content"] = _render_result(
-            tool_names.get(str(message.get("tool_call_id")), message.get("name")), turn["content"]
-        )
-    elif turn["role"] == "user" and _has_only_results(content):
-        turn["role"] = "tool"
-    parse_text(turn["content"], "content", location)
-    return _add_details(turn, message, location)
+    def _read_message(
+        self, message: Mapping[str, Any], location: SourceLocation, reader: MessageReader, *, is_listed: bool = False
+    ) -> Iterator[TurnInput]:
+        if not is_listed and not is_message(message):
+            yield parse_turn(message, location)
+            return
+        fields = reader.read_fields(message, location)
+        if fields["content"]:
+            yield _build_turn(fields, location)
+
+    def _derive_conversation_id(self, head: list[TurnInput]) -> str:
+        """A name made from the first turns, and from how many conversations of this file began the same way."""
+        said = [
+            (t["role"], t.get("speaker", ""), str(to_utc(t["timestamp"])) if "timestamp" in t else "", t["content"])
+            for t in head
+        ]
+        opening = derive_id("opening", *chain.from_iterable(said))
+        self._openings[opening] += 1
+        return derive_id("conversation", opening, str(self._openings[opening]))
 
 
-def _add_details(turn: TurnInput, message: Mapping[str, Any], location: SourceLocation) -> TurnInput:
-    speaker = message.get("speaker", None if turn["role"] == "tool" else message.get("name"))
-    if speaker is not None:
-        turn["speaker"] = parse_identifier(speaker, "speaker", location)
-    for field in ("timestamp", "created_at", "create_time"):
-        if message.get(field) is not None:
-            turn["timestamp"] = parse_datetime(message[field], field, location)
+def parse_turn(source: Mapping[str, Any], location: SourceLocation) -> TurnInput:
+    """One turn from the fields that `store_turns` knows; another field is refused, so that no typing error passes."""
+    for name in source:
+        if name not in _TURN_FIELDS:
+            raise location.build_error(
+                name, f"is not a field of a turn ({', '.join(_TURN_FIELDS)}); put it into metadata"
+            )
+    role = read_role(source.get("role"), "role", location)
+    content = parse_nonempty_text(source.get("content"), "content", location)
+    return _build_turn({**source, "role": role, "content": content}, location)
+
+
+def _build_turn(fields: Mapping[str, Any], location: SourceLocation) -> TurnInput:
+    turn = TurnInput(role=fields["role"], content=fields["content"])
+    if fields.get("turn_id") is not None:
+        turn["turn_id"] = parse_identifier(fields["turn_id"], "turn_id", location)
+    if fields.get("speaker") is not None:
+        turn["speaker"] = parse_identifier(fields["speaker"], "speaker", location)
+    for name in ("timestamp", "created_at", "create_time"):
+        if fields.get(name) is not None:
+            turn["timestamp"] = parse_datetime(fields[name], name, location)
             break
-    if message.get("turn_id") is not None:
-        turn["turn_id"] = parse_identifier(message["turn_id"], "turn_id", location)
-    if message.get("conversation_id") is not None:
-        turn["conversation_id"] = parse_identifier(message["conversation_id"], "conversation_id", location)
-    if message.get("metadata"):
-        turn["metadata"] = parse_metadata(message["metadata"], location)
+    if fields.get("conversation_id") is not None:
+        turn["conversation_id"] = parse_identifier(fields["conversation_id"], "conversation_id", location)
+    if fields.get("metadata") is not None:
+        turn["metadata"] = parse_metadata(fields["metadata"], location)
     return turn
 
 
-def _render_content(content: object, tool_names: dict[str, str], location: SourceLocation) -> str:
-    if not isinstance(content, list):
-        return parse_text(content, "content", location)
-    pieces = [_render_part(part, tool_names, location.child("content").child(i)) for i, part in enumerate(content)]
-    return "\n".join(piece for piece in pieces if piece.strip())
+def _is_known(value: object) -> bool:
+    if isinstance(value, list):
+        return not value or _is_known(value[0])
+    if not isinstance(value, Mapping):
+        return False
+    return "role" in value or "content" in value or is_message(value) or bool(_find_lists(value))
 
 
-def _render_part(part: object, tool_names: dict[str, str], location: SourceLocation) -> str:
-    if isinstance(part, str):
-        return parse_text(part, "content", location)
-    block = parse_mapping(part, "content", location)
-    kind = block.get("type", "text")
-    if not isinstance(kind, str):
-        raise location.build_error("type", f"must be text, got {describe_value(kind)}")
-    if kind in _SKIPPED_PARTS:
-        return ""
-    if kind in _CALL_PARTS:
-        return _render_call(block.get("id"), block.get("name"), block.get("input"), tool_names)
-    if kind == "tool_result":
-        return _render_result(
-            tool_names.get(str(block.get("tool_use_id"))), _render_result_content(block.get("content"), location)
-        )
-    if kind == "refusal":
-        return parse_text(block.get("refusal"), "refusal", location)
-    if kind.endswith("text"):
-        return parse_text(block.get("text"), "text", location)
-    return _render_attachment(kind, block)
+def _find_lists(whole: Mapping[str, Any]) -> list[str]:
+    """The fields of an object that hold its messages: `messages` alone where it is there."""
+    if "role" in whole or "type" in whole:
+        return []
+    return ["messages"] if "messages" in whole else [name for name in _LISTS if isinstance(whole.get(name), list)]
 
 
-def _render_result_content(content: object, location: SourceLocation) -> str:
-    """A result's own text. Results do not nest, so parts of it that are no text are only named."""
-    if content is None:
-        return ""
-    if not isinstance(content, list):
-        return parse_text(content, "content", location)
-    pieces = []
-    for i, part in enumerate(content):
-        block = {"text": part} if isinstance(part, str) else parse_mapping(part, "content", location)
-        written = block.get("text")
-        kind = str(block.get("type", "text"))
-        pieces.append(
-            _render_attachment(kind, block) if written is None else parse_text(written, "text", location.child(i))
-        )
-    return "\n".join(pieces)
+def _list_messages(whole: Mapping[str, Any], location: SourceLocation) -> Iterator[tuple[object, str, SourceLocation]]:
+    """The messages with what an error calls each, and its place."""
+    for name in ("system", "instructions"):
+        if whole.get(name):
+            yield {"role": "system", "content": whole[name]}, name, location.child(name)
+    for name in _find_lists(whole):
+        for i, message in enumerate(parse_list_field(whole, name, location)):
+            yield message, f"{name}[{i}]", location.child(name).child(i)
 
 
-def _render_attachment(kind: str, block: Mapping[str, Any]) -> str:
-    title = block.get("title", block.get("filename"))
-    return (
-        f"[{_ATTACHMENT_LABELS.get(kind, kind)} {title}]"
-        if isinstance(title, str)
-        else f"[{_ATTACHMENT_LABELS.get(kind, kind)}]"
-    )
-
-
-def _render_tool_calls(message: Mapping[str, Any], tool_names: dict[str, str], location: SourceLocation) -> list[str]:
-    found = []
-    for i, value in enumerate(parse_list_field(message, "tool_calls", location) if message.get("tool_calls") else []):
-        at = location.child("tool_calls").child(i)
-        call = parse_mapping(value, "tool_calls", at)
-        function = parse_mapping(call.get("function", call.get("custom", {})), "function", at)
-        arguments = function.get("arguments", function.get("input"))
-        found.append(_render_call(call.get("id"), function.get("name"), arguments, tool_names))
-    if message.get("function_call"):
-        function = parse_mapping(message["function_call"], "function_call", location)
-        found.append(_render_call(None, function.get("name"), function.get("arguments"), tool_names))
-    return found
-
-
-def _render_call(call_id: object, tool: object, arguments: object, tool_names: dict[str, str]) -> str:
-    known = tool if isinstance(tool, str) and tool else "a tool"
-    if isinstance(call_id, str):
-        tool_names[call_id] = known
-    written = arguments if isinstance(arguments, str) else json.dumps(arguments, ensure_ascii=False)
-    return f"[calls {known}]" if written.strip() in ("", "{}", "null") else f"[calls {known} {written.strip()}]"
-
-
-def _render_result(tool: object, content: str) -> str:
-    known = tool if isinstance(tool, str) and tool else "a tool"
-    return f"[{known} returned] {content}".rstrip()
-
-
-def _has_only_results(content: object) -> bool:
-    return (
-        isinstance(content, list)
-        and bool(content)
-        and all(isinstance(part, Mapping) and part.get("type") == "tool_result" for part in content)
-    )
+FORMAT = Format(
+    name="messages",
+    title="turns or messages of OpenAI, Anthropic, Gemini or LangChain",
+    detect=detect_messages,
+    read=read_messages,
+    is_strict=True,
+    rank=9,
+)

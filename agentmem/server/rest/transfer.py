@@ -15,7 +15,7 @@ from agentmem.admin.export_format import render_line
 from agentmem.admin.export_import import iter_export
 from agentmem.core.telemetry import ProgressCallback
 from agentmem.facade.async_memory import AsyncAgentMemory
-from agentmem.importers.importer import FormatName, Importer, ImportReport
+from agentmem.importers.importer import Importer, ImportReport
 from agentmem.server.auth import Reader, ViewQuery, Writer, open_view, require_whole_user
 from agentmem.server.rest.shapes import describe_result
 from agentmem.server.rest.streaming import answer_long_work
@@ -68,9 +68,11 @@ async def import_memory(
     caller: Writer,
     view: ViewQuery,
     *,
-    format_: Annotated[FormatName | None, Query(alias="format", description="Found out when left out.")] = None,
+    format_: Annotated[
+        str | None, Query(alias="format", description="What the file is, such as chatgpt; found out when left out.")
+    ] = None,
 ) -> Response:
-    """Store an export, or the turns of a file: one a line, messages of OpenAI's or Anthropic's kind, or LoCoMo's shape.
+    """Store an export, or what a file of another program holds, see "Import": chats, messages, facts, notes.
 
     The body is read to its end before anything is stored. The same file again stores nothing new. It may be as large as
     `server.import_bytes`; with `Accept: text/event-stream` the answer tells how far it is.

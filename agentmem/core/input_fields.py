@@ -1,18 +1,23 @@
-"""Checked reading of single values of a foreign file; every error names file, position and field."""
+"""Checked reading of single values of foreign data, from a file or a caller; every error names place and field."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import Any, NotRequired, Required, TypedDict, cast
 
 from agentmem.core.clock import to_own_offset
-from agentmem.core.plain_values import copy_json, describe_value, has_visible
+from agentmem.core.plain_values import copy_json, describe_value, has_visible, replace_surrogates
 from agentmem.core.record import MAX_TEXT_CHARS
 from agentmem.core.records import parse_role
 from agentmem.core.scope import check_identifier
 from agentmem.errors import InvalidRecord
+
+MAX_EPOCH_SECONDS = 100_000_000_000
+MAX_EPOCH_NANOSECONDS = 10**20
+_NUMBER = re.compile(r"-?\d{9,19}(?:\.\d+)?")  # not a year, nor a day without hyphens
 
 
 class TurnInput(TypedDict, total=False):
@@ -25,11 +30,12 @@ class TurnInput(TypedDict, total=False):
     timestamp: NotRequired[datetime]
     conversation_id: NotRequired[str]
     metadata: NotRequired[dict[str, Any]]
+    owner: NotRequired[str]  # whose memory a file says that it is; no field of what is stored
 
 
 @dataclass(frozen=True, slots=True)
 class SourceLocation:
-    """Where a value stands: the file, the line (0 when the file is one document), and the path inside of it."""
+    """Where a value stands: the file or argument, the line (0 when there is none), and the path inside of it."""
 
     file: str
     line: int = 0
@@ -52,6 +58,12 @@ def parse_mapping(value: object, field: str, location: SourceLocation) -> Mappin
     if not isinstance(value, Mapping):
         raise location.build_error(field, f"must be an object, got {describe_value(value)}")
     return cast(Mapping[str, Any], value)
+
+
+def get_mapping(source: Mapping[str, Any], field: str) -> Mapping[str, Any]:
+    """A field that may hold an object, and may be left out; empty for anything else."""
+    value = source.get(field)
+    return cast(Mapping[str, Any], value) if isinstance(value, Mapping) else {}
 
 
 def parse_metadata(value: object, location: SourceLocation) -> dict[str, Any]:
@@ -77,16 +89,12 @@ def parse_text_field(source: Mapping[str, Any], field: str, location: SourceLoca
 
 
 def parse_text(value: object, field: str, location: SourceLocation) -> str:
-    """Text that can be stored: valid Unicode, at most a million characters."""
+    """Text of at most a million characters. Half of a surrogate pair becomes U+FFFD."""
     if not isinstance(value, str):
         raise location.build_error(field, f"must be text, got {describe_value(value)}")
     if len(value) > MAX_TEXT_CHARS:
         raise location.build_error(field, f"must have at most {MAX_TEXT_CHARS:,} characters, got {len(value):,}")
-    try:
-        value.encode()
-    except UnicodeEncodeError:
-        raise location.build_error(field, "must be valid Unicode without lone surrogates") from None
-    return value
+    return replace_surrogates(value)
 
 
 def parse_nonempty_text(value: object, field: str, location: SourceLocation) -> str:
@@ -117,11 +125,18 @@ def read_role(value: object, field: str, location: SourceLocation) -> str:
 
 
 def parse_datetime(value: object, field: str, location: SourceLocation) -> datetime:
-    """An ISO 8601 date and time with its offset, UTC without one, or seconds since 1970; aware."""
+    """A moment with its offset: an ISO 8601 text (UTC without an offset), or a number since 1970, also as text.
+
+    A number is in seconds, or in milliseconds, microseconds or nanoseconds where seconds would lie past the year 5138.
+    """
     try:
         if isinstance(value, str):
-            return to_own_offset(datetime.fromisoformat(value.strip()))
+            if _NUMBER.fullmatch(value.strip()) is None:
+                return to_own_offset(datetime.fromisoformat(value.strip()))
+            value = float(value)
         if isinstance(value, (int, float)) and not isinstance(value, bool):
+            while abs(value) >= MAX_EPOCH_SECONDS and abs(value) < MAX_EPOCH_NANOSECONDS:
+                value /= 1000
             return datetime.fromtimestamp(value, UTC)
     except (ValueError, OverflowError, OSError):
         pass  # the message below covers what cannot be parsed and what is no time at all

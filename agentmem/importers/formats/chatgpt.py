@@ -1,0 +1,141 @@
+"""ChatGPT's `conversations.json`: of each conversation the branch that is open, with its saved memories as facts."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from agentmem.core.clock import derive_id
+from agentmem.core.input_fields import (
+    SourceLocation,
+    TurnInput,
+    get_mapping,
+    parse_datetime,
+    parse_identifier,
+    parse_mapping,
+    parse_text,
+)
+from agentmem.importers.format import Format, read_each
+from agentmem.importers.items import ImportedFact, ImportItem, Omission
+from agentmem.importers.source import ErrorHandler, SourceFile
+
+_MEMORY_TOOL = "bio"  # the recipient of what ChatGPT saves about its user
+_CONTEXT_TYPES = frozenset({"model_editable_context", "user_editable_context"})
+_THINKING_TYPES = frozenset({"thoughts", "reasoning_recap"})
+_LABELS = {
+    "image_asset_pointer": "image",
+    "audio_asset_pointer": "audio",
+    "video_container_asset_pointer": "video",
+    "real_time_user_audio_video_asset_pointer": "audio",
+}
+
+
+def detect_chatgpt(source: SourceFile) -> bool:
+    """Whether a document is a list of conversations, each a tree of messages."""
+    first = source.sample[0] if isinstance(source.sample, list) and source.sample else None
+    return isinstance(first, Mapping) and isinstance(first.get("mapping"), Mapping)
+
+
+def read_chatgpt(source: SourceFile, on_error: ErrorHandler) -> Iterator[ImportItem]:
+    """The turns and saved memories of all conversations."""
+
+    def parse(value: Any, location: SourceLocation) -> Iterator[ImportItem]:
+        conversation = parse_mapping(value, "conversation", location)
+        given = conversation.get("conversation_id") or conversation.get("id")
+        conversation_id = parse_identifier(given, "conversation_id", location)
+        nodes = parse_mapping(conversation.get("mapping"), "mapping", location)
+        branch = list(_find_branch(nodes, conversation.get("current_node")))
+        written = sum(1 for node in nodes.values() if isinstance(node, Mapping) and node.get("message"))
+        for _ in range(written - sum(1 for _, message in branch if message)):
+            yield Omission("message of another branch")
+        for node_id, message in branch:
+            if message:
+                at = location.child("mapping").child(node_id)
+                yield from _read_message(message, node_id, conversation_id, at)
+
+    return read_each(source, ("item",), parse, on_error)
+
+
+def _find_branch(nodes: Mapping[str, Any], current: object) -> Iterator[tuple[str, Mapping[str, Any]]]:
+    """The messages from the root to the node that is open, with their ids; to the newest where none is open."""
+    node_id, path = current, list[tuple[str, Mapping[str, Any]]]()
+    if not isinstance(node_id, str) or node_id not in nodes:
+        node_id = max(nodes, key=lambda each: _get_time(nodes[each]), default=None)
+    seen = set[str]()
+    while isinstance(node_id, str) and node_id not in seen and isinstance(nodes.get(node_id), Mapping):
+        seen.add(node_id)
+        message = nodes[node_id].get("message")
+        path.append((node_id, message if isinstance(message, Mapping) else {}))
+        node_id = nodes[node_id].get("parent")
+    yield from reversed(path)
+
+
+def _get_time(node: object) -> float:
+    time = get_mapping(node, "message").get("create_time") if isinstance(node, Mapping) else None
+    return float(time) if isinstance(time, int | float) else 0.0
+
+
+def _read_message(
+    message: Mapping[str, Any], node_id: str, conversation_id: str, location: SourceLocation
+) -> Iterator[ImportItem]:
+    metadata, content, author = (get_mapping(message, name) for name in ("metadata", "content", "author"))
+    kind, role = content.get("content_type"), author.get("role")
+    if metadata.get("is_visually_hidden_from_conversation") or kind in _CONTEXT_TYPES:
+        yield Omission("hidden message")
+        return
+    if kind in _THINKING_TYPES:
+        yield Omission("reasoning of the model")
+        return
+    text = _render_content(content, metadata, location)
+    moment = message.get("create_time")
+    timestamp = None if moment is None else parse_datetime(moment, "create_time", location)
+    if message.get("recipient") == _MEMORY_TOOL:
+        for line in text.splitlines():
+            if line.strip():
+                yield ImportedFact(
+                    line.strip(), id=f"{node_id}:{line.strip()}", valid_from=timestamp, tags=("chatgpt",)
+                )
+        return
+    if not text.strip() or role not in ("user", "assistant", "system", "tool"):
+        yield Omission("message without text")
+        return
+    if message.get("recipient") not in (None, "all") and role == "assistant":
+        text = f"[calls {message['recipient']} {text.strip()}]"
+    elif role == "tool":
+        text = f"[{author.get('name') or 'a tool'} returned] {text}"
+    turn = TurnInput(role=role, content=parse_text(text, "content", location), conversation_id=conversation_id)
+    turn["turn_id"] = derive_id("turn", conversation_id, node_id)
+    if timestamp is not None:
+        turn["timestamp"] = timestamp
+    yield turn
+
+
+def _render_content(content: Mapping[str, Any], metadata: Mapping[str, Any], location: SourceLocation) -> str:
+    """The text of a message, with marks for what is no text, and the names of files given with it."""
+    parts = content.get("parts")
+    listed = parts if isinstance(parts, list) else [content.get("text") or content.get("result") or ""]
+    pieces = [_render_part(part, location) for part in listed]
+    attachments = metadata.get("attachments")
+    given = attachments if isinstance(attachments, list) else []
+    names = [each.get("name") for each in given if isinstance(each, Mapping)]
+    pieces += [f"[file {name}]" for name in names if isinstance(name, str)]
+    return "\n".join(piece for piece in pieces if piece.strip())
+
+
+def _render_part(part: object, location: SourceLocation) -> str:
+    if isinstance(part, str):
+        return parse_text(part, "parts", location)
+    if not isinstance(part, Mapping):
+        return ""
+    if isinstance(part.get("text"), str):  # what was spoken, beside its recording
+        return parse_text(part["text"], "parts", location)
+    kind = part.get("content_type")
+    return f"[{_LABELS.get(kind, 'file') if isinstance(kind, str) else 'file'}]"
+
+
+FORMAT = Format(
+    name="chatgpt",
+    title="ChatGPT export (conversations.json)",
+    detect=detect_chatgpt,
+    read=read_chatgpt,
+)
