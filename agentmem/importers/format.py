@@ -69,9 +69,14 @@ def read_each(
 ) -> Iterator[ImportItem]:
     """What `parse` gives for each record at the paths; what is wrong with one goes to `on_error`."""
     for value, place in source.read_records(paths, on_error):
-        try:
-            yield from parse(value, place)
-        except InvalidRecord as error:
-            on_error(error)
-        except RecursionError:
-            on_error(place.build_error("value", "is nested too deeply"))
+        yield from report_errors(parse(value, place), place, on_error)
+
+
+def report_errors(found: Iterator[ImportItem], place: SourceLocation, on_error: ErrorHandler) -> Iterator[ImportItem]:
+    """What is found up to the first mistake, which goes to `on_error`."""
+    try:
+        yield from found
+    except InvalidRecord as error:
+        on_error(error)
+    except RecursionError:
+        on_error(place.build_error("value", "is nested too deeply"))

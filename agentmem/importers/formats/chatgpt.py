@@ -15,7 +15,8 @@ from agentmem.core.input_fields import (
     parse_mapping,
     parse_text,
 )
-from agentmem.importers.format import Format, read_each
+from agentmem.importers.branches import find_branch
+from agentmem.importers.format import Format, read_each, report_errors
 from agentmem.importers.items import ImportedFact, ImportItem, Omission
 from agentmem.importers.source import ErrorHandler, SourceFile
 
@@ -32,7 +33,7 @@ _LABELS = {
 
 def detect_chatgpt(source: SourceFile) -> bool:
     """Whether a document is a list of conversations, each a tree of messages."""
-    first = source.sample[0] if isinstance(source.sample, list) and source.sample else None
+    first = next(iter(source.find_sample("item")), None)
     return isinstance(first, Mapping) and isinstance(first.get("mapping"), Mapping)
 
 
@@ -43,36 +44,19 @@ def read_chatgpt(source: SourceFile, on_error: ErrorHandler) -> Iterator[ImportI
         conversation = parse_mapping(value, "conversation", location)
         given = conversation.get("conversation_id") or conversation.get("id")
         conversation_id = parse_identifier(given, "conversation_id", location)
-        nodes = parse_mapping(conversation.get("mapping"), "mapping", location)
-        branch = list(_find_branch(nodes, conversation.get("current_node")))
-        written = sum(1 for node in nodes.values() if isinstance(node, Mapping) and node.get("message"))
-        for _ in range(written - sum(1 for _, message in branch if message)):
+        mapping = parse_mapping(conversation.get("mapping"), "mapping", location)
+        nodes = {key: node for key, node in mapping.items() if isinstance(node, Mapping)}
+        messages = {key: message for key, node in nodes.items() if (message := get_mapping(node, "message"))}
+        parents = {key: node.get("parent") for key, node in nodes.items()}
+        times = {key: message.get("create_time") for key, message in messages.items()}
+        branch = [key for key in find_branch(parents, times, conversation.get("current_node")) if key in messages]
+        for _ in range(len(messages) - len(branch)):
             yield Omission("message of another branch")
-        for node_id, message in branch:
-            if message:
-                at = location.child("mapping").child(node_id)
-                yield from _read_message(message, node_id, conversation_id, at)
+        for key in branch:
+            at = location.child("mapping").child(key)
+            yield from report_errors(_read_message(messages[key], key, conversation_id, at), at, on_error)
 
     return read_each(source, ("item",), parse, on_error)
-
-
-def _find_branch(nodes: Mapping[str, Any], current: object) -> Iterator[tuple[str, Mapping[str, Any]]]:
-    """The messages from the root to the node that is open, with their ids; to the newest where none is open."""
-    node_id, path = current, list[tuple[str, Mapping[str, Any]]]()
-    if not isinstance(node_id, str) or node_id not in nodes:
-        node_id = max(nodes, key=lambda each: _get_time(nodes[each]), default=None)
-    seen = set[str]()
-    while isinstance(node_id, str) and node_id not in seen and isinstance(nodes.get(node_id), Mapping):
-        seen.add(node_id)
-        message = nodes[node_id].get("message")
-        path.append((node_id, message if isinstance(message, Mapping) else {}))
-        node_id = nodes[node_id].get("parent")
-    yield from reversed(path)
-
-
-def _get_time(node: object) -> float:
-    time = get_mapping(node, "message").get("create_time") if isinstance(node, Mapping) else None
-    return float(time) if isinstance(time, int | float) else 0.0
 
 
 def _read_message(
@@ -89,6 +73,9 @@ def _read_message(
     text = _render_content(content, metadata, location)
     moment = message.get("create_time")
     timestamp = None if moment is None else parse_datetime(moment, "create_time", location)
+    if role == "tool" and author.get("name") == _MEMORY_TOOL:
+        yield Omission("answer of the memory tool")
+        return
     if message.get("recipient") == _MEMORY_TOOL:
         for line in text.splitlines():
             if line.strip():
