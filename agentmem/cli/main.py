@@ -55,7 +55,13 @@ _HOMES = {
 }
 # Older scripts and service files have these as commands of their own.
 _MOVED = {name: name for name in ("compact", "doctor", "migrate", "rebuild", "verify")} | {"project": "sync"}
-_MEANT = {"search": ["remember"], "store": ["add"], "version": ["--version"]}  # words that newcomers try
+_MEANT = {  # words that newcomers try
+    "backup": ["admin", "backup"],
+    "restore-backup": ["admin", "restore-backup"],
+    "search": ["remember"],
+    "store": ["add"],
+    "version": ["--version"],
+}
 _COLUMN_CHARS = 39  # half of a narrow terminal, less the indent
 _NAME_CHARS = 13
 

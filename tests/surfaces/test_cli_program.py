@@ -90,8 +90,10 @@ def test_the_examples_of_the_help_can_be_typed(name: str, tmp_path: Path, monkey
     for line in ours:
         words = [word for word in shlex.split(line) if word != ">"][1:]
         for word in words:
-            if word.endswith((".json", ".jsonl")) and "*" not in word:
+            if word.endswith((".db", ".json", ".jsonl", ".zip")) and "/" not in word and "*" not in word:
                 Path(word).write_text("{}", encoding="utf-8")
+            if word.endswith("/"):
+                Path(word).mkdir()
         Path("conversation.jsonl").touch()
         check_typed([word.replace("chats/*.json", "conversation.jsonl") for word in words])
 
@@ -116,8 +118,11 @@ def test_commands_that_texts_name_exist() -> None:
     for page in pages:
         text = page.read_text(encoding="utf-8")
         blocks = "\n".join(re.findall(r"^```(?:sh|bash)\n(.*?)^```", text, re.MULTILINE | re.DOTALL))
-        typed = re.findall(r"^(?:\$ )?agentmem ([a-z]+)(?: ([a-z]+))?", blocks, re.MULTILINE)
-        for first, second in [*typed, *re.findall(r"(?:`|run: |with: |change: )agentmem ([a-z]+)(?: ([a-z]+))?", text)]:
+        typed = re.findall(r"^(?:\$ )?agentmem ([a-z][a-z-]*)(?: ([a-z][a-z-]*))?", blocks, re.MULTILINE)
+        for first, second in [
+            *typed,
+            *re.findall(r"(?:`|run: |with: |change: )agentmem ([a-z][a-z-]*)(?: ([a-z][a-z-]*))?", text),
+        ]:
             verbs = {name.split()[1] for name in COMMANDS if " " in name and name.split()[0] == first}
             if first not in groups or (verbs and second and second not in verbs):
                 missing.add(f"{page.relative_to(ROOT)}: agentmem {first} {second}")

@@ -21,4 +21,4 @@ def test_the_page_names_options_values_and_defaults() -> None:
     assert "| `--max-tokens INTEGER` |" in page
     assert "## `agentmem import PATH|-…`" in page
     assert "Examples:" not in page
-    assert "`--format jsonl\\|messages\\|locomo`" in page
+    assert "`--status active\\|blocked\\|completed\\|abandoned`" in page

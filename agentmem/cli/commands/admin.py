@@ -10,6 +10,7 @@ import click
 from agentmem.cli.context import EXIT_NEEDS_ATTENTION, CliContext, UserPath, configure_logging, memory_options
 from agentmem.cli.render import Progress, bold, colorize, echo_stderr, pluralize, to_one_line
 from agentmem.cli.verbs import VerbGroup
+from agentmem.errors import ConfigError
 from agentmem.text.terminal_text import neutralize
 
 if TYPE_CHECKING:
@@ -203,7 +204,7 @@ def verify_command(
       agentmem admin verify isolation --user alice
       agentmem admin verify isolation --strangers 1000 --json
     """
-    from agentmem.admin.isolation import verify_isolation
+    from agentmem.facade.isolation import verify_isolation
 
     scratch = (scratch_log_url, scratch_graph_url) if scratch_log_url and scratch_graph_url else None
     with Progress() as progress:
@@ -218,10 +219,62 @@ def verify_command(
     return 0 if report.identical else EXIT_NEEDS_ATTENTION
 
 
+@click.command("backup", short_help="Copy the memory to a file while others write.")
+@click.argument("path", metavar="FILE", type=UserPath(dir_okay=False, path_type=Path))
+@click.option("--force", is_flag=True, help="Overwrite FILE.")
+@memory_options()
+def backup_command(cli: CliContext, *, path: Path, force: bool) -> None:
+    """Copy the embedded memory, of all users, to FILE, which its owner alone can read. Others may write meanwhile.
+
+    The copy is checked before it takes its name. Servers have tools of their own, such as pg_dump.
+
+    \b
+    Examples:
+      agentmem admin backup memory-2026-05-07.db
+      agentmem admin backup /srv/backups/latest.db --force
+    """
+    from agentmem.admin.backup import back_up
+
+    settings = cli.load_settings()
+    if settings.log_server_url is None and not settings.database.exists():
+        raise ConfigError(f"there is no memory at {settings.database}; check --home and log_url")
+    report = cli.run(lambda memory: back_up(memory.engine, path, overwrite=force))
+    cli.show(report, f"copied {report.bytes:,} bytes to {neutralize(str(report.path))}")
+
+
+@click.command("restore-backup", short_help="Put a backup in the place of the memory.")
+@click.argument("path", metavar="FILE", type=UserPath(exists=True, dir_okay=False, path_type=Path))
+@memory_options()
+def restore_backup_command(cli: CliContext, *, path: Path) -> None:
+    """Put the backup FILE in the place of the embedded memory, which is kept under another name beside it.
+
+    Stop every process that has the memory open. What was erased since the backup was made is there again: erase it.
+
+    \b
+    Examples:
+      agentmem admin restore-backup memory-2026-05-07.db
+    """
+    from agentmem.admin.backup import restore_backup
+
+    report = restore_backup(cli.load_settings(), path)
+    kept = f"; what was there is now {report.replaced}" if report.replaced else ""
+    cli.show(report, neutralize(f"restored {report.bytes:,} bytes to {report.path}{kept}"))
+    echo_stderr("note: what was erased since the backup was made is there again; erase it again")
+
+
 admin_group = VerbGroup(
     "admin",
-    (sync_command, compact_command, rebuild_command, migrate_command, doctor_command, verify_command),
-    summary="Check, migrate, rebuild.",
+    (
+        sync_command,
+        compact_command,
+        rebuild_command,
+        migrate_command,
+        doctor_command,
+        verify_command,
+        backup_command,
+        restore_backup_command,
+    ),
+    summary="Check, back up, rebuild.",
     text="For operators: the stores, their schema, and what is made from the journal.",
 )
 
