@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import json
+import zipfile
 from collections import Counter
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
+from agentmem.errors import InvalidRecord
 from agentmem.importers import source as source_module
 from agentmem.importers.format import detect_format, load_formats
 from agentmem.importers.items import ImportedFact, Omission
@@ -239,3 +243,44 @@ def test_open_webui_reads_the_open_branch_for_its_owner(tmp_path: Path) -> None:
     assert {item["owner"] for item in items} == {"bo"}
     assert items[0]["timestamp"] == datetime(2024, 2, 1, 11, tzinfo=UTC)
     assert left == {"message of another branch": 1}
+
+
+def test_an_archive_of_chatgpt_holds_other_files_too(tmp_path: Path) -> None:
+    others = {
+        "chat.html": "<html><head><title>ChatGPT Data Export</title></head></html>",
+        "user.json": '{"id": "user-1", "email": "a@b.example", "chatgpt_plus_user": true}',
+        "shared_conversations.json": '[{"id": "s", "conversation_id": "c", "title": "Bakery", "is_anonymous": true}]',
+    }
+    with zipfile.ZipFile(tmp_path / "export.zip", "w") as archive:
+        for name, written in {**others, "conversations-000.json": json.dumps(exports.CHATGPT)}.items():
+            archive.writestr(name, written)
+    known = {each.name: detect_format(each) for each in list_source_files(tmp_path / "export.zip")}
+    assert {name: each.name for name, each in known.items() if each} == {"conversations-000.json": "chatgpt"}
+
+
+ODD: tuple[Any, ...] = (None, True, 0, -1.5, 10**400, "", " ", "\ud800", "2025-13-01", [], [[]], {}, {"type": []})
+
+
+@given(st.data(), st.sampled_from(sorted(name for name in exports.EXPORTS if not name.endswith(".txt"))))
+def test_any_odd_value_gives_turns_or_errors_with_a_place(
+    tmp_path_factory: pytest.TempPathFactory, data: st.DataObject, name: str
+) -> None:
+    chosen, written = exports.EXPORTS[name]
+    documents = (
+        [json.loads(line) for line in written.splitlines()] if chosen == "claude_code" else [json.loads(written)]
+    )
+    holder: Any = documents
+    while True:
+        key = data.draw(st.sampled_from(sorted(holder) if isinstance(holder, dict) else range(len(holder))))
+        if not (isinstance(holder[key], dict | list) and holder[key] and data.draw(st.booleans())):
+            break
+        holder = holder[key]
+    holder[key] = data.draw(st.sampled_from(ODD) | st.text())
+    path = tmp_path_factory.getbasetemp() / "odd.json"
+    path.write_text("\n".join(map(json.dumps, documents)), encoding="utf-8")
+    errors: list[InvalidRecord] = []
+    for item in load_formats()[chosen].read(list_source_files(path)[0], errors.append):
+        if isinstance(item, dict):
+            assert item["content"].strip()
+            assert 0 < len(item["turn_id"] if chosen != "gemini" else "1") <= 200
+    assert all(str(error).startswith("odd.json") and error.field for error in errors)

@@ -26,6 +26,7 @@ from agentmem.importers.items import ImportItem
 from agentmem.importers.source import ErrorHandler, SourceFile
 
 _TURN_FIELDS = ("role", "content", "turn_id", "speaker", "timestamp", "conversation_id", "metadata")
+_TYPED_FIELDS = frozenset({"call_id", "data", "kwargs", "status", "summary"})  # of messages without role and content
 _LISTS = ("messages", "input", "output", "contents")
 # A conversation without an id is named by its first turns, so that a file that grew keeps its name.
 _OPENING_TURNS = 4
@@ -144,7 +145,8 @@ def _is_known(value: object) -> bool:
         return not value or _is_known(value[0])
     if not isinstance(value, Mapping):
         return False
-    return "role" in value or "content" in value or is_message(value) or bool(_find_lists(value))
+    is_typed = "type" in value and not _TYPED_FIELDS.isdisjoint(value) and is_message(value)
+    return "role" in value or "content" in value or is_typed or bool(_find_lists(value))
 
 
 def _find_lists(whole: Mapping[str, Any]) -> list[str]:
