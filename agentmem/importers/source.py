@@ -102,17 +102,20 @@ class SourceFile:
     def read_records(self, paths: Iterable[str], on_error: ErrorHandler) -> Iterator[tuple[Any, SourceLocation]]:
         """The JSON values at the paths: `` is the value itself, `item` each of a list, `messages.item` each of a field.
 
-        Of JSON Lines, each line is such a value by itself. Lines that cannot be parsed go to `on_error`.
+        Of JSON Lines, each line is such a value by itself, or holds such values, as a document on one line does. Lines
+        that cannot be parsed go to `on_error`.
         """
         if self.layout == "document" and self._is_large:
             yield from self._stream_document(tuple(paths))
             return
         values = self._read_lines(on_error) if self.layout == "lines" else self._read_document(on_error)
         for value, place in values:
-            if self.layout == "lines":
-                yield value, place
-            else:
-                yield from _find_all(value, tuple(paths), place)
+            yield from self._find_records(value, tuple(paths), place)
+
+    def find_sample(self, *paths: str) -> list[Any]:
+        """The JSON values at the paths in the sample, as `read_records` gives them."""
+        values = self.sample if self.layout == "lines" else [self.sample]
+        return [found for value in values for found, _ in self._find_records(value, paths, SourceLocation(self.name))]
 
     def read_text_lines(self) -> Iterator[tuple[str, SourceLocation]]:
         """The lines of text, without their ends, with their numbers."""
@@ -154,6 +157,12 @@ class SourceFile:
     def _read_document(self, on_error: ErrorHandler) -> Iterator[tuple[Any, SourceLocation]]:
         with self.open_utf8() as file:
             yield from _parse_json(file.read(), SourceLocation(self.name), on_error)
+
+    def _find_records(
+        self, value: Any, paths: tuple[str, ...], place: SourceLocation
+    ) -> list[tuple[Any, SourceLocation]]:
+        """What stands at the paths; a line without them is a record by itself."""
+        return list(_find_all(value, paths, place)) or ([(value, place)] if self.layout == "lines" else [])
 
     def _stream_document(self, paths: tuple[str, ...]) -> Iterator[tuple[Any, SourceLocation]]:
         if "" in paths:
