@@ -39,7 +39,8 @@ if TYPE_CHECKING:
     )
     from agentmem.facade.async_memory import AsyncAgentMemory
     from agentmem.facade.memory import AgentMemory
-    from agentmem.importers.importer import Importer, ImportReport
+    from agentmem.importers.importer import Importer
+    from agentmem.importers.items import ImportReport
     from agentmem.jobs.job import JobReport
     from agentmem.jobs.runner import RunReport
     from agentmem.jobs.worker import ConsolidationWorker

@@ -12,7 +12,6 @@ from pathlib import Path
 from typing import Any
 
 from agentmem.admin.check_llm import check_llms
-from agentmem.admin.isolation import find_stale_copies
 from agentmem.core.clock import Stopwatch, SystemClock, from_micros, to_micros
 from agentmem.core.scope import Scope
 from agentmem.engine.engine import Engine
@@ -23,6 +22,9 @@ from agentmem.models.registry import open_embedder
 from agentmem.settings.settings import Settings
 from agentmem.stores.admin import Finding
 from agentmem.stores.values import Where
+
+COPY_PREFIX = "verify-"  # how the folders of copies begin
+STALE_COPY_SECONDS = 3600.0  # seconds without a change after which a copy belongs to nobody
 
 MIN_FREE_BYTES = 100 * 1024 * 1024
 EMBEDDER_TIMEOUT_SECONDS = 30.0
@@ -220,3 +222,13 @@ async def compact(engine: Engine) -> CompactReport:
 
 def _sum_bytes(sizes: Mapping[str, int]) -> int:
     return sizes["store"] + sizes["write_ahead_log"]
+
+
+def find_stale_copies(parent: Path, now: float) -> list[Path]:
+    """Copies that nobody has changed for an hour: their makers were killed. `now` is in seconds since 1970."""
+    found = []
+    for folder in sorted(parent.glob(f"{COPY_PREFIX}*")):
+        latest = max((file.stat().st_mtime for file in (folder, *folder.glob("*"))), default=now)
+        if now - latest > STALE_COPY_SECONDS:
+            found.append(folder)
+    return found

@@ -40,6 +40,7 @@ _HOMES = {
     "learn": "facts",
     "mcp": "serve",
     "procedures": "procedures",
+    "profile": "facts",
     "remember": "recall",
     "restore": "forgetting",
     "reviews": "reviews",
@@ -142,7 +143,7 @@ class CommandGroup(ExitingCommand, click.Group):
             if (command := self.get_command(ctx, name)) is not None
         ]
         half = (len(cells) + 1) // 2
-        with formatter.section("Commands"):
+        with formatter.section("Commands (agentmem COMMAND --help tells the options of one)"):
             for left, right in zip(cells[:half], [*cells[half:], ""], strict=False):
                 formatter.write(f"  {left:{_COLUMN_CHARS}}{right}".rstrip() + "\n")
 
@@ -177,7 +178,6 @@ def cli_group(context: click.Context, *, no_color: str) -> None:
     Memory for AI agents: store what was said, ask for what matters now.
       agentmem add "I'm allergic to peanuts."
       agentmem remember "what must the chef avoid?"
-      agentmem COMMAND --help    tells the options of a command
     """
     if no_color:
         context.color = False

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import builtins
 import inspect
+import logging
 import types
 import typing
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -15,8 +16,9 @@ from typing import Any, TypeVar
 from pydantic import BaseModel, TypeAdapter, ValidationError
 from pydantic.errors import PydanticSchemaGenerationError, PydanticUserError
 
-from agentmem.core.plain_values import check_plain, describe_value
+from agentmem.core.plain_values import HalfSurrogate, check_plain, describe_value, replace_in_field
 from agentmem.core.scope import MAX_IDENTIFIER_CHARS
+from agentmem.core.telemetry import log_event
 from agentmem.errors import InvalidRecord
 
 C = TypeVar("C", bound=type)
@@ -49,14 +51,14 @@ def _check_calls(method: Callable[..., Any]) -> Callable[..., Any]:
 
         @wraps(method)
         async def call_async(self: Any, /, *args: Any, **kwargs: Any) -> Any:
-            parameters.check(args, kwargs)
+            args, kwargs = parameters.read(args, kwargs)
             return await method(self, *args, **kwargs)
 
         return call_async
 
     @wraps(method)
     def call(self: Any, /, *args: Any, **kwargs: Any) -> Any:
-        parameters.check(args, kwargs)
+        args, kwargs = parameters.read(args, kwargs)
         return method(self, *args, **kwargs)
 
     return call
@@ -68,6 +70,21 @@ class VerbParameters:
     def __init__(self, method: Callable[..., Any]) -> None:
         self._method = method
         self._adapters: dict[str, TypeAdapter[Any] | None] = {}
+
+    def read(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
+        """The arguments, checked. Half of a surrogate pair in a text becomes U+FFFD, with a warning in the log.
+
+        In ids and names it is refused: two of them would become the same.
+        """
+        try:
+            self.check(args, kwargs)
+        except HalfSurrogate as error:
+            log_event(logging.WARNING, "half_surrogate_replaced", verb=self._method.__name__, field=error.field)
+            named = zip(self._positional, args, strict=False)
+            args = (*(replace_in_field(name, value) for name, value in named), *args[len(self._positional) :])
+            kwargs = {name: replace_in_field(name, value) for name, value in kwargs.items()}
+            self.check(args, kwargs)
+        return args, kwargs
 
     def check(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> None:
         """Raise InvalidRecord for the first argument that does not fit, naming its parameter."""
@@ -109,7 +126,7 @@ class VerbParameters:
             check_plain(value, name)
         elif isinstance(value, Mapping):  # the fields of a record, under their own names
             for field, item in value.items():
-                check_plain(item, str(field))
+                check_plain(item, str(field) if _takes_record(annotation) else name)
 
 
 def _make_adapter(annotation: Any) -> TypeAdapter[Any] | None:

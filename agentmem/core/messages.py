@@ -70,6 +70,17 @@ def dump_message(message: object) -> object:
     return dump()
 
 
+def render_message(value: object) -> object:
+    """The text of a message, or of its content parts, given in place of text; anything else as it is."""
+    if not isinstance(value, (list, Mapping)):
+        return value
+    if isinstance(value, Mapping) and "content" in value:
+        message = dict(value)
+    else:
+        message = {"content": value if isinstance(value, list) else [value]}
+    return MessageReader().read_fields({"role": "user", **message}, SourceLocation("text"))["content"]
+
+
 class MessageReader:
     """Reads the messages of one conversation in their order. It knows which tool the id of a call belongs to."""
 

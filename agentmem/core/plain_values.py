@@ -25,6 +25,11 @@ _VISIBLE = re.compile(
     "[^\\s\x00-\x1f\x7f-\x9f\u00ad\u034f\u061c\u115f\u1160\u17b4\u17b5\u180b-\u180f\u200b-\u200f\u2028-\u202e\u2060-\u206f"
     "\u2800\u3164\ufe00-\ufe0f\ufeff\uffa0\ufff0-\ufffb\U0001bca0-\U0001bca3\U0001d173-\U0001d17a\U000e0000-\U000e0fff]"
 )
+_ID_ENDINGS = ("id", "ids", "key", "channel", "channels", "embedding")
+# An escaped surrogate of JSON, with its other half where it has one. An even number of backslashes before it is text.
+_SURROGATE_ESCAPES = re.compile(
+    r"(?<!\\)((?:\\\\)*)\\u(?:[dD][89abAB][0-9a-fA-F]{2}(\\u[dD][c-fC-F][0-9a-fA-F]{2})?|[dD][c-fC-F][0-9a-fA-F]{2})"
+)
 
 
 def has_visible(text: str) -> bool:
@@ -63,14 +68,48 @@ def replace_surrogates(text: str) -> str:
     return text
 
 
+def replace_surrogate_escapes(written: str) -> str:
+    """JSON text with `\\ufffd` in place of each escape of half of a surrogate pair, as `replace_surrogates` does."""
+    return _SURROGATE_ESCAPES.sub(lambda found: found[0] if found[2] else f"{found[1]}\\ufffd", written)
+
+
+def replace_surrogates_within(value: Any, depth: int = 0) -> Any:
+    """A value with `replace_surrogates` done on every text in its lists, tuples and mappings; others as they are."""
+    if isinstance(value, str):
+        return replace_surrogates(value)
+    if depth > MAX_JSON_DEPTH:
+        return value  # the check of its depth refuses it
+    if isinstance(value, Mapping):
+        return {
+            replace_surrogates_within(key, depth + 1): replace_surrogates_within(item, depth + 1)
+            for key, item in value.items()
+        }
+    if type(value) in (list, tuple):
+        return type(value)(replace_surrogates_within(item, depth + 1) for item in value)
+    return value
+
+
+def replace_in_field(name: str, value: Any) -> Any:
+    """`replace_surrogates_within` for the value of a field, and of its own fields, but for those that are ids."""
+    if name.endswith(_ID_ENDINGS):
+        return value
+    if isinstance(value, Mapping):
+        return {key: replace_in_field(key, item) if isinstance(key, str) else item for key, item in value.items()}
+    return replace_surrogates_within(value)
+
+
+class HalfSurrogate(InvalidRecord):
+    """A text holds half of a surrogate pair."""
+
+
 def check_text(value: str, field: str) -> None:
-    """Raise InvalidRecord, naming the field, for text with lone surrogates, which no store can hold."""
+    """Raise HalfSurrogate, naming the field, for text with lone surrogates, which no store can hold."""
     if value.isascii():
         return
     try:
         value.encode()
     except UnicodeEncodeError as error:
-        raise InvalidRecord(
+        raise HalfSurrogate(
             f"{field} must be valid Unicode: it has half of a surrogate pair at character {error.start}", field=field
         ) from None
 

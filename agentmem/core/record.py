@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from datetime import datetime
+from datetime import date, datetime, time
 from enum import StrEnum
 from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, ValidationInfo
 
 from agentmem.core.clock import to_own_offset, to_utc
-from agentmem.core.plain_values import has_visible
+from agentmem.core.plain_values import has_visible, replace_surrogates
 from agentmem.core.scope import GLOBAL, check_identifier, check_stored_identifier
 
 UnitInterval = Annotated[float, Field(strict=True, ge=0.0, le=1.0, allow_inf_nan=False)]
@@ -41,20 +41,18 @@ def _check_text(value: str, info: ValidationInfo) -> str:
         raise ValueError("must not be empty or invisible")
     if len(value) > MAX_TEXT_CHARS:
         raise ValueError(f"must have at most {MAX_TEXT_CHARS:,} characters, got {len(value):,}")
-    try:
-        value.encode()
-    except UnicodeEncodeError:
-        raise ValueError("must be valid Unicode without lone surrogates") from None
-    return value
+    return value if info.mode == "json" else replace_surrogates(value)
 
 
 def _read_moment(value: object, info: ValidationInfo) -> object:
-    """A moment as a datetime or in ISO 8601: a bare number would silently count as seconds since 1970."""
+    """A moment as a datetime, a date or in ISO 8601: a bare number would silently count as seconds since 1970."""
     if isinstance(value, datetime) or info.mode == "json":
         return value
+    if isinstance(value, date):
+        return datetime.combine(value, time())
     if isinstance(value, str):
         return datetime.fromisoformat(value.strip())
-    raise ValueError("must be a datetime, or text in ISO 8601")
+    raise ValueError("must be a datetime, a date, or text in ISO 8601 such as 2025-03-08T18:05:00+01:00")
 
 
 UtcDatetime = Annotated[datetime, BeforeValidator(_read_moment), AfterValidator(to_utc)]

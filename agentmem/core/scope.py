@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
-from typing import Self
+from typing import Self, TypedDict
 
 from agentmem.core.plain_values import describe_value, has_visible
 from agentmem.errors import InvalidRecord, PermissionDenied, ScopeError
@@ -56,6 +56,17 @@ def is_self_channel(channel: str) -> bool:
 def agent_of_channel(channel: str) -> str | None:
     """The agent whose private channel this is; None for any other channel."""
     return channel.removeprefix(_SELF_PREFIX) if is_self_channel(channel) else None
+
+
+class ScopeFields(TypedDict, total=False):
+    """What another view of a memory may change; None leaves it."""
+
+    user_id: str | None
+    channel: str | None
+    conversation_id: str | None
+    agent_id: str | None
+    session_id: str | None
+    key_id: str | None
 
 
 @dataclass(frozen=True, slots=True)

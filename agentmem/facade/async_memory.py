@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import os
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from datetime import datetime, timedelta
+from datetime import date, datetime, timedelta
 from functools import cached_property, partial
+from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self, Unpack
 
@@ -15,15 +17,17 @@ from agentmem.core.plain_values import describe_value
 from agentmem.core.procedural_records import Outcome
 from agentmem.core.record import FinalGoalStatus, MemoryType, Record, TemporalContext, Tier
 from agentmem.core.records import Entity, Fact, Goal, Synopsis, Turn, User
-from agentmem.core.scope import GLOBAL, Scope
+from agentmem.core.scope import GLOBAL, Scope, ScopeFields
 from agentmem.core.telemetry import ProgressCallback, no_progress
 from agentmem.engine.engine import Engine
 from agentmem.errors import AgentMemError, InvalidRecord, NotFound
 from agentmem.facade.engine_handle import EngineHandle
+from agentmem.importers.items import ImportReport
 from agentmem.jobs.job import JobOptions, JobReport, select_jobs
 from agentmem.memory.announcements import announce
 from agentmem.memory.context import Diff, ErasureReceipt, ForgetReceipt, MemoryContext
-from agentmem.memory.episodic import EpisodicMemory
+from agentmem.memory.episodic import EpisodicMemory, OnError, StoredTurns
+from agentmem.memory.profile import Profile, UserProfile
 from agentmem.memory.read_audit import audit_read
 from agentmem.memory.semantic.belief_digest import read_digest
 from agentmem.memory.semantic.belief_view import SlotBeliefs
@@ -34,7 +38,7 @@ from agentmem.recall.context import Context, gather_sources
 from agentmem.recall.request import RecallGroup, RecallRequest
 from agentmem.settings.overrides import SettingsOverrides
 from agentmem.settings.settings import Settings, load_settings
-from agentmem.text.tokenizer import TokenCounter
+from agentmem.text.tokenizer import TokenCounter, check_counter
 
 if TYPE_CHECKING:
     from agentmem.memory.curation import Curation
@@ -91,32 +95,15 @@ class AsyncAgentMemory:
     def __repr__(self) -> str:
         return f"AsyncAgentMemory({self.scope.user_id!r}, channel={self.scope.channel!r})"
 
-    def scoped(
-        self,
-        *,
-        user_id: str | None = None,
-        channel: str | None = None,
-        conversation_id: str | None = None,
-        agent_id: str | None = None,
-        session_id: str | None = None,
-        key_id: str | None = None,
-    ) -> AsyncAgentMemory:
+    def scoped(self, **view: Unpack[ScopeFields]) -> AsyncAgentMemory:
         """Another view that shares what is open: another user, channel, conversation, agent or session.
 
         `key_id` is the key by which a server let the caller in; the journal and audit rows name it as the actor.
         """
-        asked: dict[str, Any] = {
-            "user_id": user_id,
-            "channel": channel,
-            "conversation_id": conversation_id,
-            "agent_id": agent_id,
-            "session_id": session_id,
-            "key_id": key_id,
-        }
         other = AsyncAgentMemory.__new__(AsyncAgentMemory)
-        given = {name: value for name, value in asked.items() if value is not None}
+        given: dict[str, Any] = {name: value for name, value in view.items() if value is not None}
         other.scope = replace(self.scope, **given).check_visible()
-        if user_id not in (None, self.scope.user_id) and conversation_id is None:
+        if other.scope.user_id != self.scope.user_id and "conversation_id" not in given:
             other.scope = replace(other.scope, conversation_id=None)
         other._opening = self._opening
         return other
@@ -200,21 +187,22 @@ class AsyncAgentMemory:
 
     async def store_turn(
         self,
-        turn: Turn | Mapping[str, Any] | str,
+        turn: Turn | Mapping[str, Any] | str | object,
         *,
         role: str = "user",
         speaker: str | None = None,
-        timestamp: datetime | None = None,
+        timestamp: datetime | date | str | None = None,
         turn_id: str | None = None,
         metadata: Mapping[str, Any] | None = None,
         idempotency_key: str | None = None,
     ) -> Turn:
         """Store one turn and return it as stored; acknowledged when it is committed, before any model runs.
 
-        `turn` is text, a Turn, or a mapping with `content` and optionally `role, turn_id, speaker, timestamp,
-        conversation_id, metadata`. With a `turn_id` (or `idempotency_key`) a retry returns the first result; another
-        payload under it is a Conflict. A naive timestamp is UTC; None is now. Raises InvalidRecord before anything is
-        written, NotFound when that turn was erased since.
+        `turn` is text, a Turn, a mapping with `content` and optionally `role, turn_id, speaker, timestamp,
+        conversation_id, metadata`, or a message as OpenAI, Anthropic, Gemini or LangChain have it. With a `turn_id`
+        (or `idempotency_key`) a retry returns the first result; another payload under it is a Conflict. A timestamp is
+        a datetime, a date or ISO 8601 text, UTC without an offset; None is now. Raises InvalidRecord before anything
+        is written, NotFound when that turn was erased since.
         """
         if isinstance(turn, str):
             turn = {
@@ -228,15 +216,24 @@ class AsyncAgentMemory:
         elif speaker is not None or timestamp is not None or turn_id is not None or metadata is not None:
             raise InvalidRecord("give speaker, timestamp, turn_id and metadata inside the turn", field="turn")
         stored = await self.episodic.store([turn], idempotency_key=idempotency_key)
+        if stored.skipped:
+            raise InvalidRecord(f"content: the message {stored.skipped[0].reason}", field="content")
         if not stored:
             raise NotFound("this turn was erased; it is not stored again under the same turn_id")
         return stored[0]
 
     async def store_turns(
-        self, turns: Sequence[Turn | Mapping[str, Any] | str], *, idempotency_key: str | None = None
-    ) -> list[Turn]:
-        """Store up to 1,000 turns in one transaction, in order; see `store_turn`. [] for none."""
-        return await self.episodic.store(turns, idempotency_key=idempotency_key)
+        self,
+        turns: Sequence[Turn | Mapping[str, Any] | str | object],
+        *,
+        idempotency_key: str | None = None,
+        on_error: OnError = "raise",
+    ) -> StoredTurns:
+        """Store up to 1,000 turns in one transaction, in order; see `store_turn`. [] for none.
+
+        With `on_error="skip"` what is wrong is left out; `skipped` of the list that is returned tells index and reason.
+        """
+        return await self.episodic.store(turns, idempotency_key=idempotency_key, on_error=on_error)
 
     async def learn_fact(
         self,
@@ -340,10 +337,8 @@ class AsyncAgentMemory:
         return await self.semantic.beliefs(subject, slot, as_of=as_of, known_at=known_at)
 
     @audit_read
-    async def profile(self) -> User:
-        """The user's profile; an empty one when nothing was ever set."""
-        from agentmem.memory.profile import Profile
-
+    async def profile(self) -> UserProfile:
+        """What is believed of the user, slot by slot with its sources, and what a program set with `update_profile`."""
         return await Profile(self._context).read()
 
     async def update_profile(
@@ -356,8 +351,6 @@ class AsyncAgentMemory:
         idempotency_key: str | None = None,
     ) -> User:
         """Merge what is given into the profile; None inside a mapping removes that entry."""
-        from agentmem.memory.profile import Profile
-
         return await Profile(self._context).update(
             idempotency_key=idempotency_key,
             preferences=preferences,
@@ -365,6 +358,26 @@ class AsyncAgentMemory:
             communication_style=communication_style,
             metadata=metadata,
         )
+
+    async def import_file(
+        self,
+        path: str | os.PathLike[str],
+        *,
+        format: str | None = None,
+        owner: str | None = None,
+        on_error: OnError | None = None,
+        dry_run: bool = False,
+        progress: ProgressCallback = no_progress,
+    ) -> ImportReport:
+        """Store what a file, a folder or an archive of another program holds: chats, facts, notes, or an export.
+
+        The `format` is found out when it is None. Of a file with memories of several users, `owner` says whose come in.
+        What is wrong in a file written for this import raises InvalidRecord before anything is stored, in other files
+        it is left out and counted; `on_error` does one of the two with all. A second import adds nothing.
+        """
+        from agentmem.importers.importer import Importer
+
+        return await Importer(format, None, on_error, owner, dry_run).import_files(self, [Path(path)], progress)
 
     # -- recall
 
@@ -391,23 +404,11 @@ class AsyncAgentMemory:
         `since` and `until` bound where a record's world time begins. At most `top_k` (1 to 100) per kind and in
         `items`. `exclude` are ids of records to leave out; by default it is the turn that asks, the newest of the
         conversation with the same text. What is delivered is reinforced once, unless `reinforce=False`: then nothing
-        changes. An empty store gives an empty bundle. Raises InvalidRecord for an empty query or one over 10,000
-        characters.
+        changes. An empty store gives an empty bundle. Of a query over 10,000 characters the beginning and the end are
+        searched by, and a notice says so. Raises InvalidRecord for an empty query.
         """
-        request = RecallRequest(
-            query=query,
-            top_k=top_k,
-            channels=None if channels is None else tuple(channels),
-            as_of=as_of,
-            known_at=known_at,
-            since=since,
-            until=until,
-            time_window_hours=time_window_hours,
-            min_confidence=min_confidence,
-            include=(include,) if isinstance(include, str) else tuple(include),
-            techniques=None if techniques is None else tuple(techniques),
-            exclude=None if exclude is None else (exclude,) if isinstance(exclude, str) else tuple(exclude),
-        )
+        span = (since, until, time_window_hours, min_confidence)
+        request = RecallRequest(query, top_k, channels, as_of, known_at, *span, include, techniques, exclude)
         engine, layer = self._opening.get()
         scope = self._context.scope
         trail = await RecallAudit.begin(engine, scope, "retrieve", request)
@@ -446,6 +447,7 @@ class AsyncAgentMemory:
         """
         request = RecallRequest(query=query, as_of=as_of, known_at=known_at)
         engine, layer = self._opening.get()
+        counter = check_counter(counter)
         from agentmem.facade.claim_reader import SAMPLE_ORDER, find_order_slot
 
         await asyncio.to_thread(find_order_slot, SAMPLE_ORDER)  # compiles its patterns, once in a process
@@ -454,7 +456,14 @@ class AsyncAgentMemory:
         trail = await RecallAudit.begin(engine, scope, "context", request)
         standings = await self._read_standings(request)
         packed = await layer.context(
-            request, scope, max_tokens, counter, engine.notices, others, with_ids=ids, standings=standings
+            request,
+            scope,
+            max_tokens,
+            check_counter(counter),
+            engine.notices,
+            others,
+            with_ids=ids,
+            standings=standings,
         )
         trail.publish_context(packed)
         if reinforce and (notice := await trail.reinforce(packed.fitting, packed.shown, packed.values)):
@@ -480,7 +489,7 @@ class AsyncAgentMemory:
         """
         from agentmem.memory.synopsis import Synopses
 
-        return await Synopses(self._context).read(max_tokens, counter)
+        return await Synopses(self._context).read(max_tokens, check_counter(counter))
 
     @audit_read
     async def get_record(self, record_id: str) -> Record:

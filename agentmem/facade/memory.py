@@ -10,6 +10,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Unpack
 
 from agentmem.core.event_loop import BACKGROUND_LOOP, SyncFacade, async_to_sync
+from agentmem.core.scope import ScopeFields
 from agentmem.facade.async_memory import AsyncAgentMemory
 from agentmem.settings.overrides import SettingsOverrides
 from agentmem.settings.settings import Settings
@@ -111,29 +112,13 @@ class AgentMemory(SyncFacade[AsyncAgentMemory]):
 
         return SyncAuditView(self._inner.audit)
 
-    def scoped(
-        self,
-        *,
-        user_id: str | None = None,
-        channel: str | None = None,
-        conversation_id: str | None = None,
-        agent_id: str | None = None,
-        session_id: str | None = None,
-        key_id: str | None = None,
-    ) -> AgentMemory:
+    def scoped(self, **view: Unpack[ScopeFields]) -> AgentMemory:
         """Another view that shares what is open: another user, channel, conversation, agent or session.
 
         `key_id` is the key by which a server let the caller in; the journal and audit rows name it as the actor.
         """
         other = AgentMemory.__new__(AgentMemory)
-        other._inner = self._inner.scoped(
-            user_id=user_id,
-            channel=channel,
-            conversation_id=conversation_id,
-            agent_id=agent_id,
-            session_id=session_id,
-            key_id=key_id,
-        )
+        other._inner = self._inner.scoped(**view)
         other._context = other._inner._context
         return other
 
@@ -150,6 +135,7 @@ class AgentMemory(SyncFacade[AsyncAgentMemory]):
 
     store_turn = async_to_sync(AsyncAgentMemory.store_turn)
     store_turns = async_to_sync(AsyncAgentMemory.store_turns)
+    import_file = async_to_sync(AsyncAgentMemory.import_file)
     remember = async_to_sync(AsyncAgentMemory.remember)
     context = async_to_sync(AsyncAgentMemory.context)
     synopsis = async_to_sync(AsyncAgentMemory.synopsis)

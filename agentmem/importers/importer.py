@@ -23,18 +23,16 @@ from agentmem.core.clock import Stopwatch, derive_id
 from agentmem.core.input_fields import TurnInput
 from agentmem.errors import Conflict, InvalidRecord
 from agentmem.importers.format import Format, build_unknown_error, detect_format, get_format
-from agentmem.importers.items import ImportedEntity, ImportedFact, ImportedRelation, ImportItem, Omission
-from agentmem.importers.knowledge import KnowledgeWriter
+from agentmem.importers.items import ImportedEntity, ImportedFact, ImportedRelation, ImportItem, ImportReport, Omission
+from agentmem.importers.knowledge import ImportTarget, KnowledgeWriter
 from agentmem.importers.source import ErrorHandler, SourceFile, list_source_files
-from agentmem.memory.episodic import IMPORTED_MARK
+from agentmem.memory.episodic import IMPORTED_MARK, OnError
 
 if TYPE_CHECKING:
     from agentmem.core.telemetry import ProgressCallback
-    from agentmem.facade.async_memory import AsyncAgentMemory
 
 BATCH_SIZE = 500
 PROGRESS_STEP = 1000  # items looked through between two reports of progress
-MAX_REASONS = 100  # kinds of reasons that a report tells apart
 EXPORT_FORMAT = "agentmem-export"
 SkipCallback = Callable[[Exception], None]
 
@@ -85,37 +83,6 @@ def _read_items(source: SourceFile, chosen: Format | None, on_error: ErrorHandle
         yield item
 
 
-@dataclass
-class ImportReport:
-    """What came of an import: what was read, what of it was new, and what was left out and why.
-
-    `formats` counts the files of each format, `left_out` what did not come in by its reason, `skipped` all of it that
-    was wrong. With `dry_run` nothing was stored, and the `new_` fields are 0.
-    """
-
-    files: int = 0
-    formats: dict[str, int] = field(default_factory=dict)
-    conversations: int = 0
-    turns: int = 0
-    new_turns: int = 0
-    facts: int = 0
-    new_facts: int = 0
-    entities: int = 0
-    relations: int = 0
-    exports: int = 0
-    changes: int = 0
-    new_changes: int = 0
-    skipped: int = 0
-    left_out: dict[str, int] = field(default_factory=dict)
-    seconds: float = 0.0
-    dry_run: bool = False
-
-    def count_omission(self, reason: str) -> None:
-        """Count one thing that did not come in."""
-        known = reason if reason in self.left_out or len(self.left_out) < MAX_REASONS else "other reasons"
-        self.left_out[known] = self.left_out.get(known, 0) + 1
-
-
 @contextmanager
 def open_input_files(paths: Sequence[str]) -> Iterator[list[Path]]:
     """The paths as files that can be read twice; standard input (`-`) and pipes are copied into a temporary folder."""
@@ -157,21 +124,22 @@ class _Reviewed:
 
 @dataclass
 class Importer:
-    """One import. With `on_skip`, what is wrong is handed to it and left out; without, it stops the import.
+    """One import. `on_error` says whether a mistake stops it (`raise`) or is left out (`skip`).
 
-    Mistakes in files of programs that do not write for us never stop it. `conversation` is where all turns go, `owner`
-    whose of the memories of several users in a file come in.
+    Without it, files stop it that are written for it, and those of other programs do not. `on_skip` is told of each.
+    `conversation` is where all turns go, `owner` whose of the memories of several users in a file come in.
     """
 
     format: str | None = None
     conversation: str | None = None
-    on_skip: SkipCallback | None = None
+    on_error: OnError | None = None
     owner: str | None = None
     dry_run: bool = False
+    on_skip: SkipCallback | None = None
     report: ImportReport = field(default_factory=ImportReport)
 
     async def import_files(
-        self, memory: AsyncAgentMemory, paths: Sequence[Path], progress: ProgressCallback
+        self, memory: ImportTarget, paths: Sequence[Path], progress: ProgressCallback
     ) -> ImportReport:
         """Store all files in their order, and wait until what they hold can be found.
 
@@ -264,8 +232,11 @@ class Importer:
                 item["metadata"] = {IMPORTED_MARK: True, **item.get("metadata", {})}
             yield item
 
+    def _stops(self, *, is_strict: bool) -> bool:
+        return self.on_error == "raise" or (self.on_error is None and is_strict)
+
     def _handle_error(self, error: Exception, *, is_strict: bool) -> None:
-        if self.on_skip is None and is_strict:
+        if self._stops(is_strict=is_strict):
             raise error
         self.report.skipped += 1
         self.report.count_omission(_strip_place(str(error)))
@@ -274,7 +245,7 @@ class Importer:
 
     # -- storing
 
-    async def _import_items(self, memory: AsyncAgentMemory, file: _Reviewed, progress: ProgressCallback) -> None:
+    async def _import_items(self, memory: ImportTarget, file: _Reviewed, progress: ProgressCallback) -> None:
         assert file.format is not None
         items, done, stage = self._read_items(file.source, file.format, quiet=True), 0, f"storing {file.source.name}"
         turns_before, facts_before = await _count(memory, "Turn"), await _count(memory, "Fact")
@@ -292,12 +263,12 @@ class Importer:
         self.report.new_turns += await _count(memory, "Turn") - turns_before
         self.report.new_facts += await _count(memory, "Fact") - facts_before
 
-    async def _store_turns(self, memory: AsyncAgentMemory, batch: Sequence[TurnInput], is_strict: bool) -> None:
+    async def _store_turns(self, memory: ImportTarget, batch: Sequence[TurnInput], is_strict: bool) -> None:
         given = [{name: value for name, value in turn.items() if name != "owner"} for turn in batch]
         try:
             await memory.store_turns(given)
         except (Conflict, InvalidRecord):
-            if self.on_skip is None and is_strict:
+            if self._stops(is_strict=is_strict):
                 raise
             for turn in given:  # find the ones that are to blame
                 try:
@@ -313,7 +284,7 @@ class Importer:
         except (Conflict, InvalidRecord) as error:
             self._handle_error(error, is_strict=is_strict)
 
-    async def _import_export(self, memory: AsyncAgentMemory, source: SourceFile, progress: ProgressCallback) -> None:
+    async def _import_export(self, memory: ImportTarget, source: SourceFile, progress: ProgressCallback) -> None:
         from agentmem.admin.export_import import import_user
 
         lines = (f"{line}\n" for line, _ in source.read_text_lines())
@@ -331,7 +302,7 @@ def _strip_place(message: str) -> str:
     return message.rpartition(": ")[2].partition(", got")[0].partition(", not")[0][:80]
 
 
-async def _count(memory: AsyncAgentMemory, kind: str) -> int:
+async def _count(memory: ImportTarget, kind: str) -> int:
     from agentmem.stores.values import Where
 
     return await memory.engine.log.count(memory.scope, Where(kinds=(kind,)))

@@ -10,7 +10,6 @@ import codecs
 import gzip
 import io
 import json
-import re
 import zipfile
 import zlib
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -21,6 +20,7 @@ from pathlib import Path
 from typing import Any, BinaryIO, Literal, NoReturn
 
 from agentmem.core.input_fields import SourceLocation
+from agentmem.core.plain_values import replace_surrogate_escapes
 from agentmem.errors import ConfigError, InvalidRecord
 
 MAX_LINE_BYTES = 32 << 20  # of a line, or a document that is parsed whole: parsing takes three times as much memory
@@ -33,10 +33,6 @@ Layout = Literal["document", "lines", "text"]
 
 _BLANK_BYTES = b"\xef\xbb\xbf \t\r\n"
 _UTF16 = {codecs.BOM_UTF16_LE: "utf-16-le", codecs.BOM_UTF16_BE: "utf-16-be"}
-# An escaped surrogate of JSON, with its other half where it has one. An even number of backslashes before it is text.
-_SURROGATES = re.compile(
-    r"(?<!\\)((?:\\\\)*)\\u(?:[dD][89abAB][0-9a-fA-F]{2}(\\u[dD][c-fC-F][0-9a-fA-F]{2})?|[dD][c-fC-F][0-9a-fA-F]{2})"
-)
 
 
 @dataclass(frozen=True)
@@ -293,17 +289,12 @@ class _JsonStream:
             piece += more
         if b"\\ud" not in piece and b"\\uD" not in piece:
             return piece
-        return _SURROGATES.sub(_mend_surrogate, piece.decode("utf-8", "surrogateescape")).encode(
-            "utf-8", "surrogateescape"
-        )
+        whole = piece.decode("utf-8", "surrogateescape")  # a character may be cut at its ends
+        return replace_surrogate_escapes(whole).encode("utf-8", "surrogateescape")
 
 
 def _ignore(error: InvalidRecord) -> None:
     """Reading says what is wrong."""
-
-
-def _mend_surrogate(found: re.Match[str]) -> str:
-    return found[0] if found[2] else f"{found[1]}\\ufffd"
 
 
 def _find_all(value: Any, paths: tuple[str, ...], place: SourceLocation) -> Iterator[tuple[Any, SourceLocation]]:

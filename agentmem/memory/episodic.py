@@ -5,14 +5,16 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
-from typing import Any
+from typing import Any, Literal, get_args
 
 import numpy as np
 
 from agentmem.core.arguments import check_arguments
 from agentmem.core.changes import Change, JournalEntry, derive_change_id, hash_request
 from agentmem.core.clock import EPOCH, Stopwatch, add_time, derive_id, to_utc
-from agentmem.core.plain_values import describe_value
+from agentmem.core.input_fields import SourceLocation
+from agentmem.core.messages import MessageReader, dump_message, is_message
+from agentmem.core.plain_values import describe_value, replace_in_field, replace_surrogates
 from agentmem.core.record import Record
 from agentmem.core.records import Conversation, Turn, build_record, parse_role
 from agentmem.core.scope import check_identifier
@@ -30,6 +32,9 @@ MAX_LIVE_TURNS = 50  # more turns at once are an import, not a running session
 IMPORTED_MARK = "imported"  # the mark in the metadata of turns that came from a file
 LIMITED_MARK = "limited_key"  # of turns by a key of one channel or agent: they change nothing in other channels
 OWN_MARKS = frozenset({IMPORTED_MARK, LIMITED_MARK})
+OnError = Literal["raise", "skip"]
+NO_TEXT = "has no text"
+MAX_TIME_AHEAD = timedelta(days=366)  # of a turn: clocks differ, and stories are told ahead; typing errors are further
 TURN_FIELDS = frozenset(
     {
         "role",
@@ -63,6 +68,21 @@ class PreparedTurn:
     stored_id: str = ""
 
 
+@dataclass(frozen=True, slots=True)
+class SkippedTurn:
+    """A turn that was not stored: its position in what was given, why, and the field that is wrong, if one is."""
+
+    index: int
+    reason: str
+    field: str | None = None
+
+
+class StoredTurns(list[Turn]):
+    """The turns as stored, in the order given. `skipped` are those left out, because they were wrong or had no text."""
+
+    skipped: tuple[SkippedTurn, ...] = ()
+
+
 @check_arguments
 @dataclass
 class EpisodicMemory:
@@ -71,18 +91,41 @@ class EpisodicMemory:
     _context: MemoryContext
 
     async def store(
-        self, turns: Sequence[Turn | Mapping[str, Any] | str], *, idempotency_key: str | None = None
-    ) -> list[Turn]:
+        self,
+        turns: Sequence[Turn | Mapping[str, Any] | str | object],
+        *,
+        idempotency_key: str | None = None,
+        on_error: OnError = "raise",
+    ) -> StoredTurns:
         """Store up to 1,000 turns in one transaction and return them as stored, in the order given.
 
         A turn whose `turn_id` is already stored with the same payload is left out and its stored Turn returned; with
         another payload it is a Conflict. One that was erased since stays erased and is left out of the answer.
-        Raises InvalidRecord before anything is written.
+        Raises InvalidRecord before anything is written; with `on_error="skip"`, what is wrong is left out instead.
+        A message without any text, such as one of thinking alone, is left out in either case.
         """
-        engine, watch = self._context.engine, Stopwatch(self._context.engine.clock)
-        given = self._prepare_turns(turns)
-        if not given:
+        if on_error not in get_args(OnError):
+            raise InvalidRecord(f"on_error must be raise or skip, got {describe_value(on_error)}", field="on_error")
+        given, skipped = self._prepare_turns(turns, on_error)
+        stored = StoredTurns()
+        try:
+            stored.extend(await self._store_prepared(given, idempotency_key))
+        except (Conflict, InvalidRecord):
+            if on_error == "raise":
+                raise
+            for index, item in given.items():  # find the ones that are to blame
+                key = None if idempotency_key is None else f"{idempotency_key}:{index}"
+                try:
+                    stored.extend(await self._store_prepared({index: item}, key))
+                except (Conflict, InvalidRecord) as error:
+                    skipped.append(SkippedTurn(index, str(error), getattr(error, "field", None)))
+        stored.skipped = tuple(sorted(skipped, key=lambda each: each.index))
+        return stored
+
+    async def _store_prepared(self, prepared: Mapping[int, PreparedTurn], idempotency_key: str | None) -> list[Turn]:
+        if not prepared:
             return []
+        engine, watch, given = self._context.engine, Stopwatch(self._context.engine.clock), list(prepared.values())
         operation_id = engine.ids.new_id()
         audit = engine.auditor.build_write_entry(
             "store",
@@ -112,7 +155,10 @@ class EpisodicMemory:
         aliased = [replace(item, stored_id=hidden.get(item.turn_id or "", item.stored_id)) for item in given]
         return await self._commit(self._build_changes(aliased, idempotency_key, operation_id), visible, commit)
 
-    def _prepare_turns(self, turns: Sequence[Turn | Mapping[str, Any] | str]) -> list[PreparedTurn]:
+    def _prepare_turns(
+        self, turns: Sequence[object], on_error: OnError
+    ) -> tuple[dict[int, PreparedTurn], list[SkippedTurn]]:
+        """The turns that can be stored, by their position, and those that cannot."""
         if isinstance(turns, str | Mapping) or not isinstance(turns, Sequence):
             raise InvalidRecord("turns must be a list of turns", field="turns")
         if len(turns) > MAX_TURNS_PER_WRITE:
@@ -120,7 +166,20 @@ class EpisodicMemory:
                 f"turns: at most {MAX_TURNS_PER_WRITE} at once (one transaction), got {len(turns)}; send them in parts",
                 field="turns",
             )
-        return [self._prepare_turn(turn) for turn in turns]
+        prepared, skipped, reader = dict[int, PreparedTurn](), list[SkippedTurn](), MessageReader()
+        for index, turn in enumerate(turns):
+            try:
+                fields = self._read_fields(turn, reader, SourceLocation(f"turns[{index}]"))
+                if fields is None:
+                    skipped.append(SkippedTurn(index, NO_TEXT))
+                else:
+                    prepared[index] = self._prepare_turn(fields)
+            except InvalidRecord as error:
+                if on_error == "raise":
+                    place = f"turns[{index}]: " if len(turns) > 1 and not str(error).startswith("turns[") else ""
+                    raise InvalidRecord(f"{place}{error}", field=error.field) from error
+                skipped.append(SkippedTurn(index, str(error), error.field))
+        return prepared, skipped
 
     async def _commit(
         self, changes: Sequence[Change], stored: Mapping[str, JournalEntry], commit: CommitChanges
@@ -218,18 +277,25 @@ class EpisodicMemory:
             if projection.embedder.dimensions == len(vector):
                 projection.precomputed[self._context.scope.user_id, turn.id] = vector / length
 
-    def _prepare_turn(self, turn: Turn | Mapping[str, Any] | str) -> PreparedTurn:
+    def _read_fields(self, turn: object, reader: MessageReader, location: SourceLocation) -> dict[str, Any] | None:
+        """The fields of a turn given as text, a Turn, a mapping or a vendor's message; None for one without text."""
         if isinstance(turn, str):
-            turn = {"content": turn}
+            return {"content": replace_surrogates(turn)}
         if isinstance(turn, Turn):
             fields = {name: getattr(turn, name) for name in turn.model_fields_set if name in TURN_FIELDS}
             fields |= {"turn_id": turn.id} if turn.id else {}
             if turn.index < 0:
                 fields.pop("index", None)
-        elif isinstance(turn, Mapping):
-            fields = {name: value for name, value in turn.items() if value is not None}
-        else:
+            return fields
+        given = dump_message(turn)
+        if not isinstance(given, Mapping):
             raise InvalidRecord(f"turn must be text, a Turn or a mapping, got {type(turn).__name__}", field="turn")
+        if not is_message(given):
+            return {name: replace_in_field(name, value) for name, value in given.items() if value is not None}
+        fields = replace_in_field("message", reader.read_fields(given, location))
+        return fields if fields["content"] else None
+
+    def _prepare_turn(self, fields: dict[str, Any]) -> PreparedTurn:
         for name in fields:
             if name not in TURN_FIELDS:
                 raise InvalidRecord(
@@ -251,7 +317,17 @@ class EpisodicMemory:
             conversation_id = check_identifier(record.conversation_id, "conversation_id")
         else:
             conversation_id = self._context.ensure_conversation_id()
+        self._check_timestamp(record)
         return PreparedTurn(record, turn_id, conversation_id, _hash_request(record, fields))
+
+    def _check_timestamp(self, turn: Turn) -> None:
+        """Raise InvalidRecord for a turn said long after now: it would count as the newest for ever."""
+        latest = add_time(self._context.engine.clock.now(), MAX_TIME_AHEAD)
+        if turn.timestamp is not None and turn.timestamp > latest:
+            raise InvalidRecord(
+                f"timestamp must lie at most {MAX_TIME_AHEAD.days} days ahead of now, got {turn.timestamp.isoformat()}",
+                field="timestamp",
+            )
 
     @audit_read
     async def get_conversation(self, conversation_id: str, *, limit: int = MAX_CONVERSATION_TURNS) -> list[Turn]:

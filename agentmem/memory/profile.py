@@ -1,26 +1,61 @@
-"""The user's profile."""
+"""The user's profile: what is believed of the user, and what a program set."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
+from agentmem.beliefs.slots import USER_SUBJECT
 from agentmem.core.changes import Change, WriteAttempt, hash_request
 from agentmem.core.records import PROFILE_ID, User, build_record
 from agentmem.core.scope import GLOBAL
 from agentmem.errors import InvalidRecord
 from agentmem.memory.context import MemoryContext, get_written_record
+from agentmem.memory.semantic.belief_view import BeliefView, SlotBeliefs
+from agentmem.memory.user_zone import read_local_time
+from agentmem.text.plain_line import to_plain_line
+from agentmem.text.relative_dates import render_day
+
+MAX_SHOWN_SOURCES = 3  # turns of a slot that a line names
+
+
+class UserProfile(User):
+    """What is held about the user: what is believed, slot by slot with its sources, and what a program set.
+
+    `print` shows one line for each slot and each value that was set.
+    """
+
+    beliefs: tuple[SlotBeliefs, ...] = ()
+
+    @property
+    def kind(self) -> str:
+        """That of the record with what was set."""
+        return User.__name__
+
+    def __str__(self) -> str:
+        """One line for each slot, then for each value that was set."""
+        areas = {"expertise areas": ", ".join(self.expertise_areas)} if self.expertise_areas else {}
+        parts = (self.preferences, self.communication_style, areas, self.metadata)
+        lines = [f"{name}: {value} (set by a program)" for part in parts for name, value in part.items()]
+        return "\n".join(map(to_plain_line, [*map(_render_slot, self.beliefs), *lines]))
 
 
 @dataclass
 class Profile:
-    """Preferences, expertise, style; one record per user."""
+    """What a program sets is one record per user: preferences, expertise, style."""
 
     _context: MemoryContext
 
-    async def read(self) -> User:
-        """The profile; an empty one when nothing was ever set, or what was set is forgotten."""
+    async def read(self) -> UserProfile:
+        """What is believed of the user and what was set; empty when nothing is."""
+        beliefs = await BeliefView(replace(self._context, is_facade=False)).beliefs(USER_SUBJECT)
+        local = await read_local_time(self._context)
+        told = await self._read_record()
+        return UserProfile.model_construct(**dict(told), beliefs=tuple(each.relocate(local) for each in beliefs))
+
+    async def _read_record(self) -> User:
+        """What was set; empty when nothing ever was, or it is forgotten."""
         found = await self._context.engine.log.read_records("User", [PROFILE_ID], self._context.scope)
         if found and isinstance(found[0], User) and found[0].superseded_at is None:
             return found[0]
@@ -44,7 +79,7 @@ class Profile:
             raise InvalidRecord("expertise_areas must be a list of strings, got a string", field="expertise_areas")
 
         async def make(write: WriteAttempt) -> Change:
-            old = await self.read()
+            old = await self._read_record()
             merged: dict[str, Any] = {
                 name: _merge_mappings(getattr(old, name), new) for name, new in maps.items() if new is not None
             }
@@ -73,6 +108,18 @@ class Profile:
             request_hash=payload,
         )
         return get_written_record(entry, User)
+
+
+def _render_slot(slot: SlotBeliefs) -> str:
+    """What is believed of a slot, since when, and the turns that say so."""
+    facts = slot.current or slot.facts()
+    since = min((fact.valid_from for fact in slot.current if fact.valid_from), default=None)
+    turns = list(dict.fromkeys(name for fact in facts for name in fact.source_turn_ids))
+    notes = [f"since {render_day(since.date())}"] if since else []
+    notes += (
+        [f"by turn {', '.join(turns[:MAX_SHOWN_SOURCES])}{' …' * (len(turns) > MAX_SHOWN_SOURCES)}"] if turns else []
+    )
+    return str(slot).removeprefix(f"{slot.subject}.") + (f" [{', '.join(notes)}]" if notes else "")
 
 
 def _merge_mappings(old: Mapping[str, Any], new: Mapping[str, Any]) -> dict[str, Any]:

@@ -50,6 +50,7 @@ def _iter_records(found: Any) -> Iterator[Record]:
     """The records in what a verb returns: alone, in lists, in mappings, in objects of ours."""
     if isinstance(found, Record):
         yield found
+        yield from _iter_records(getattr(found, "beliefs", ()))  # of a profile
     elif isinstance(found, Mapping):
         for item in found.values():
             yield from _iter_records(item)

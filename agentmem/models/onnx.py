@@ -28,9 +28,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from agentmem.core.plain_values import replace_surrogates
 from agentmem.errors import ConfigError, InvalidModelOutput, ModelUnavailable
 from agentmem.models.protocols import Vectors
-from agentmem.text.normalization import replace_surrogates
 
 EMBEDDER_ROLE = "embedder"
 DEFAULT_MODEL = "all-MiniLM-L6-v2"

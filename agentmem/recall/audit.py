@@ -107,7 +107,7 @@ class RecallAudit:
             self.operation,
             self.scope.with_channels(request.channels),
             memory_type="recall",
-            query=request.query,
+            query=request.search_text,
             count=len(receipt.delivered) if receipt else None if error else len(ids),
             latency_ms=self.stopwatch.milliseconds(),
             metadata=details,

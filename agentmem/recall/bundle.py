@@ -24,7 +24,8 @@ from agentmem.recall.receipt import Receipt, ThreadLead
 from agentmem.recall.render import render_record
 from agentmem.recall.technique import SearchContext
 from agentmem.settings.sections import SynopsisOptions
-from agentmem.text.tokenizer import TokenCounter
+from agentmem.text.plain_line import to_plain_line
+from agentmem.text.tokenizer import TokenCounter, check_counter
 
 PROFILE_FIELDS = ("preferences", "expertise_areas", "communication_style", "metadata")
 SYNOPSIS_KEY = "synopsis"
@@ -82,6 +83,15 @@ class ScoredRecord:
     record: Record
     standing: Standing = CURRENT
 
+    @property
+    def text(self) -> str:
+        """What the record says: the content of a turn, the claim of a fact, an entity with its description."""
+        return self.record.search_text()
+
+    def __str__(self) -> str:
+        """The text on one line, with its standing where it does not hold."""
+        return to_plain_line(self.text) + (f" ({self.standing})" if self.standing.is_marked else "")
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MemoryBundle:
@@ -89,7 +99,8 @@ class MemoryBundle:
 
     `user_context` holds the profile, empty when there is none, and as `synopsis` the Synopsis that is stored, while it
     holds. `notices` say in what the answer falls short. `relevant` is False when nothing was found that the query is
-    about; what it holds is then merely the nearest.
+    about; what it holds is then merely the nearest. It is None when that was not measured: with few turns, without
+    vectors, and for embedders whose scale is not known.
     """
 
     query: str
@@ -104,12 +115,16 @@ class MemoryBundle:
     notices: tuple[str, ...] = ()
     items: tuple[ScoredRecord, ...] = ()
     receipt: Receipt
-    relevant: bool = True
+    relevant: bool | None = None
     standings: Standings = field(default_factory=Standings, repr=False)
 
     def __len__(self) -> int:
         """How many places the ranking over all kinds has."""
         return len(self.items)
+
+    def __getitem__(self, place: int) -> ScoredRecord:
+        """The place of this number in the ranking over all kinds, the best one 0."""
+        return self.items[place]
 
     def __iter__(self) -> Iterator[ScoredRecord]:
         """The places of the ranking over all kinds, best first."""
@@ -147,7 +162,7 @@ class MemoryBundle:
             moment=self.receipt.at,
             profile=profile,
             max_tokens=max_tokens,
-            counter=counter,
+            counter=check_counter(counter),
             sources=beside,
             with_ids=ids,
             standings=self.standings,

@@ -27,7 +27,7 @@ from agentmem.memory.semantic.belief_digest import BeliefDigest, read_digest
 from agentmem.memory.semantic.beliefs import order_by_word
 from agentmem.memory.semantic.standing import Standings
 from agentmem.memory.user_zone import read_local_time
-from agentmem.recall.context_builder import ContextBuilder, ContextLine, ContextPart
+from agentmem.recall.context_builder import ContextBuilder, ContextLine, ContextPart, find_passage
 from agentmem.recall.notebook import render_html
 from agentmem.recall.options import ContextOptions
 from agentmem.recall.render import (
@@ -111,7 +111,7 @@ async def gather_sources(
     working = WorkingMemory(context)
 
     async def outputs() -> list[ToolOutputMatch]:
-        return await working.search_outputs(request.query, options.outputs) if options.outputs else []
+        return await working.search_outputs(request.search_text, options.outputs) if options.outputs else []
 
     async def synopsis() -> Synopsis | None:
         return await Synopses(context).read() if options.synopsis_room else None
@@ -241,6 +241,7 @@ def pack(
     packing.add_ranked(order[:RECORDS_BEFORE_OUTPUTS], knowledge_share)
     packing.add_outputs(shares.outputs_room)
     packing.add_ranked(order[RECORDS_BEFORE_OUTPUTS:], knowledge_share)
+    page.widen_cuts()
     page.trim()
     text = page.render()
     tokens = (counter or estimate_tokens)(text)
@@ -384,7 +385,7 @@ class _Packing:
             return False
         cost = self.page.cost(entry)
         if not self.page.add(entry):
-            return cost > self.page.room and self.page.add_cut(entry, self.page.room // 4)
+            return cost > self.page.room and self._add_cut(entry, self.page.room // 4)
         self.knowledge_used += cost
         return True
 
@@ -399,7 +400,11 @@ class _Packing:
             return page.add(entry) if asked.key in page.included_keys else page.add(self._build_turn_line(asked), entry)
         if is_empty or page.add(entry):
             return True
-        return page.cost(entry) > page.room and page.add_cut(entry, page.room // (4 if page.lines else 2))
+        return page.cost(entry) > page.room and self._add_cut(entry, page.room // (4 if page.lines else 2))
+
+    def _add_cut(self, entry: ContextLine, limit: int) -> bool:
+        """Add the passage of an entry that the query is about, at most so much of it."""
+        return self.page.add_cut(entry, limit, find_passage(entry.text, tokenize(self.query)))
 
     def add_outputs(self, share: float) -> None:
         """Add what tools gave back, the nearest first; a long one is cut, so that the others have their part, too."""
@@ -411,7 +416,7 @@ class _Packing:
             text = render_output(self.sources.local.relocate(found.output))
             entry = ContextLine("outputs", text, (number,), (("Output", found.output.id),))
             if self.page.cost(entry) > part or not self.page.add(entry):
-                self.page.add_cut(entry, part)
+                self._add_cut(entry, part)
             left -= self.page.used - before
 
     def _build_turn_line(self, turn: Turn) -> ContextLine:

@@ -74,10 +74,10 @@ class RecallMetrics:
     recalls: int = 0
     irrelevant: int = 0
 
-    def add_recall(self, trace: Iterable[TraceLine], *, relevant: bool = True) -> None:
+    def add_recall(self, trace: Iterable[TraceLine], *, relevant: bool | None = None) -> None:
         """Add one recall; `relevant` tells whether anything was found that the question is about."""
         self.recalls += 1
-        self.irrelevant += not relevant
+        self.irrelevant += relevant is False
         for line in trace:
             one = self.techniques.setdefault(line.technique, TechniqueMetrics())
             one.calls += 1

@@ -82,7 +82,7 @@ class RankedRecall:
     selection: RankedSelection
     trace: tuple[TraceLine, ...]
     notices: tuple[str, ...]
-    relevant: bool
+    relevant: bool | None
 
 
 class RecallLayer:
@@ -283,10 +283,10 @@ class RecallLayer:
         context = replace(context, technique_options={each.name: each.options for each in self.options.techniques})
         found = await run_techniques(techniques, query, context, self.source.clock, whole)
         fusion, short = await offload_if_large(context.columns.size, self._fuse, found.lists, context, pool)
-        trace, said = found.trace, [*notices, *late]
-        about = has_relevant_result(query, context, fusion, self.options.ranking.few_turns)
-        about = about or is_answered_by_belief(query, standings)
-        said += [] if about else [NOTICE_NOTHING_RELEVANT]
+        trace, said = found.trace, [*notices, *request.notices, *late]
+        about = await has_relevant_result(query, context, fusion, self.options.ranking.few_turns)
+        about = is_answered_by_belief(query, standings) or about
+        said += [NOTICE_NOTHING_RELEVANT] if about is False else []
         if self.options.rerank is not None and len(short.get("Turn", ())) > 1:
             pieces = await embeddings.embed_tokens(query.parsed.text_without_names) if "whole" in found.lists else None
             again = await self._rerank_late_interaction(fusion, short["Turn"], pieces, context)

@@ -131,7 +131,7 @@ class Receipt:
     `delivered` are the keys of every record in the bundle, each once; `items` those of the ranking over all kinds with
     their scores, best first. `fitting` are those delivered that fit the question; only they count as accessed.
     `elsewhere` maps delivered records of another than the active channel to their channel.
-    `relevant` is False when nothing was found that the question is about.
+    `relevant` is False when nothing was found that the question is about, None when that was not measured.
     """
 
     id: str
@@ -151,11 +151,11 @@ class Receipt:
     leads: tuple[ThreadLead, ...] = ()
     elsewhere: Mapping[Key, str] = field(default_factory=dict)
     notices: tuple[str, ...] = ()
-    relevant: bool = True
+    relevant: bool | None = None
 
     def _repr_html_(self) -> str:
         """A table for notebooks: how the answer came about."""
-        asked = {"query": self.request.query, "at": self.at.isoformat(), "embedder": self.embedder}
+        asked = {"query": self.request.search_text, "at": self.at.isoformat(), "embedder": self.embedder}
         found = {"candidates": len(self.pool.keys), "delivered": len(self.delivered), "ms": round(self.milliseconds, 1)}
         items = [(f"{kind} {record_id}", f"{score:.3f}") for (kind, record_id), score in self.items.items()]
         return render_html(("receipt", self.id), [*asked.items(), *found.items(), *items])

@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Literal
 
 from agentmem.core.clock import add_time, to_utc
 from agentmem.core.plain_values import describe_value, has_visible
+from agentmem.core.record import MAX_TEXT_CHARS
 from agentmem.errors import InvalidRecord, RateLimited
 from agentmem.text.query_parser import ParsedQuery
 
 RecallGroup = Literal["episodic", "semantic", "procedural"]
-MAX_QUERY_CHARS = 10_000
+MAX_QUERY_CHARS = 10_000  # that are searched by
 MAX_RESULTS = 100
 MAX_EXCLUDED = 1000  # ids
 KINDS_BY_GROUP = {"episodic": ("Turn",), "semantic": ("Fact", "Entity"), "procedural": ("Strategy", "Procedure")}
@@ -22,7 +24,7 @@ ALWAYS_INCLUDED_KINDS = ("Goal",)
 MAX_TRACKED_USERS = 10_000
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class RecallRequest:
     """The arguments of one recall, as the caller gave them.
 
@@ -34,18 +36,21 @@ class RecallRequest:
 
     query: str
     top_k: int = 10
-    channels: tuple[str, ...] | None = None
+    channels: Sequence[str] | None = None
     as_of: datetime | None = None
     known_at: datetime | None = None
     since: datetime | None = None
     until: datetime | None = None
     time_window_hours: float | None = None
     min_confidence: float | None = None
-    include: tuple[str, ...] = tuple(KINDS_BY_GROUP)
-    techniques: tuple[str, ...] | None = None
-    exclude: tuple[str, ...] | None = None
+    include: Sequence[str] = tuple(KINDS_BY_GROUP)
+    techniques: Sequence[str] | None = None
+    exclude: Sequence[str] | None = None
 
     def __post_init__(self) -> None:
+        for name in ("channels", "include", "techniques", "exclude"):
+            if (given := getattr(self, name)) is not None:
+                object.__setattr__(self, name, (given,) if isinstance(given, str) else tuple(given))
         _check_query(self.query)
         for name in ("as_of", "known_at", "since", "until"):
             if (moment := getattr(self, name)) is not None:
@@ -54,9 +59,10 @@ class RecallRequest:
             raise InvalidRecord(
                 f"top_k must be between 1 and {MAX_RESULTS}, got {describe_value(self.top_k)}", field="top_k"
             )
-        if not self.include or any(group not in KINDS_BY_GROUP for group in self.include):
+        wrong = next((group for group in self.include if group not in KINDS_BY_GROUP), None)
+        if not self.include or wrong is not None:
             raise InvalidRecord(
-                f"include must name some of {', '.join(KINDS_BY_GROUP)}, got {describe_value(self.include)}",
+                f"include must name some of {', '.join(KINDS_BY_GROUP)}, got {describe_value(wrong or self.include)}",
                 field="include",
             )
         if self.time_window_hours is not None and not self.time_window_hours > 0:
@@ -73,6 +79,22 @@ class RecallRequest:
             raise InvalidRecord(f"exclude must be at most {MAX_EXCLUDED:,} ids of records", field="exclude")
         if self.since and self.until and to_utc(self.since) >= to_utc(self.until):
             raise InvalidRecord(f"since must be before until, got {self.since} and {self.until}", field="since")
+
+    @property
+    def search_text(self) -> str:
+        """What is searched by: the query, of a long one its beginning and its end."""
+        if len(self.query) <= MAX_QUERY_CHARS:
+            return self.query
+        return f"{self.query[: MAX_QUERY_CHARS // 2]}\n…\n{self.query[-(MAX_QUERY_CHARS // 2 - 3) :]}"
+
+    @property
+    def notices(self) -> tuple[str, ...]:
+        """That a long query was read in part; () for others."""
+        if len(self.query) <= MAX_QUERY_CHARS:
+            return ()
+        return (
+            f"The query has {len(self.query):,} characters: the first and last {MAX_QUERY_CHARS // 2:,} count.",
+        )
 
     @property
     def kinds(self) -> tuple[str, ...]:
@@ -103,9 +125,9 @@ class RecallQuery:
 def _check_query(text: object) -> None:
     if not isinstance(text, str):
         raise InvalidRecord(f"query must be a string, got {type(text).__name__}", field="query")
-    if not has_visible(text) or len(text) > MAX_QUERY_CHARS:
+    if not has_visible(text) or len(text) > MAX_TEXT_CHARS:
         raise InvalidRecord(
-            f"query must have 1 to {MAX_QUERY_CHARS:,} characters, not all of them blank, got {len(text):,}",
+            f"query must have 1 to {MAX_TEXT_CHARS:,} characters, not all of them blank, got {len(text):,}",
             field="query",
         )
 

@@ -47,6 +47,7 @@ from agentmem.recall.options import RankingOptions
 from agentmem.recall.request import RecallQuery
 from agentmem.recall.technique import SearchContext
 from agentmem.stores.values import RecordUsage
+from agentmem.text.tokenizer import tokenize
 
 HIDDEN_PREMISE_TEXT = "something that is not visible from here"
 
@@ -56,6 +57,10 @@ SAME_CONVERSATION_SCORE = 0.5
 
 REVIEW_FACTOR = "review"
 
+# Index terms of English verbs that say nothing of what a question is about.
+COMMON_VERBS = frozenset(
+    tokenize("like love want need know think say tell get go make take give see look use try ask find keep let mean")
+)
 NOTICE_NOTHING_RELEVANT = "Nothing relevant was found: what follows is merely the nearest."
 
 NAMED_MATCH_LISTS = ("date", "entities", "linked", "range")
@@ -250,25 +255,31 @@ RELEVANCE_THRESHOLDS: Mapping[str, RelevanceThreshold] = MappingProxyType(
 """By the beginning of an embedder's identity; nothing is said of others."""
 
 
-def has_relevant_result(query: RecallQuery, context: SearchContext, fusion: Fusion, min_turns: int) -> bool:
+async def has_relevant_result(
+    query: RecallQuery, context: SearchContext, fusion: Fusion, min_turns: int
+) -> bool | None:
     """False when the best record is below the embedder's floors and nothing fits a date or an entity of the question.
 
-    True where that cannot be told: an embedder without floors, no vectors, fewer than `min_turns` visible turns.
+    None where that cannot be told: an embedder without floors, no vectors, fewer than `min_turns` visible turns.
     """
     floor = next((floor for name, floor in RELEVANCE_THRESHOLDS.items() if context.embedder_id.startswith(name)), None)
     if floor is None or "whole" not in fusion.lists or int(context.turn_mask.sum()) < max(min_turns, 1):
-        return True
+        return None
     if any((fusion.lists[name].values > 0).any() for name in NAMED_MATCH_LISTS if name in fusion.lists):
         return True
     return (
         _best_score("whole", context, fusion) >= floor.cosine
-        or _best_term_coverage(query, context, fusion) >= floor.term_coverage
+        or await _best_term_coverage(query, context, fusion) >= floor.term_coverage
     )
 
 
-def _best_term_coverage(query: RecallQuery, context: SearchContext, fusion: Fusion) -> float:
-    """The best BM25 score over the most that the terms of the query could give; idf as `keyword` takes it."""
-    if "words" not in fusion.lists:
+async def _best_term_coverage(query: RecallQuery, context: SearchContext, fusion: Fusion) -> float:
+    """The best BM25 score over the most that the terms of the query could give; idf as `keyword` takes it.
+
+    0 where nothing but common verbs is found: "do I like golf?" fits no memory by its "like".
+    """
+    matches = await context.match([term for term in dict.fromkeys(query.parsed.terms) if term not in COMMON_VERBS])
+    if "words" not in fusion.lists or not any(context.mask[each.ordinals].any() for each in matches.values()):
         return 0.0
     rarest = np.log1p((int(context.current_mask.sum()) + 0.5) / 0.5)
     return _best_score("words", context, fusion) / max(float(len(query.parsed.terms) * rarest), 1e-9)

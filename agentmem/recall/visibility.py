@@ -319,5 +319,5 @@ async def open_search_context(
         zone=source.zone,
     )
     request, context = await _exclude(request, context)
-    read = parse_query(request.query, visible.speaker_names)
+    read = parse_query(request.search_text, visible.speaker_names)
     return PreparedSearch(RecallQuery(request, read, context.now), context, embeddings, tuple(late))

@@ -6,11 +6,12 @@ from dataclasses import replace
 from typing import Annotated
 
 from fastapi import Depends, Query, Request
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, model_validator
 from starlette.datastructures import Headers
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from agentmem.core.api_keys import ALL_USERS, Permission
+from agentmem.core.plain_values import replace_surrogates_within
 from agentmem.errors import AgentMemError, InvalidRecord
 from agentmem.facade.async_memory import AsyncAgentMemory
 from agentmem.recall.request import RateLimiter
@@ -69,6 +70,7 @@ class RequestBody(BaseModel):
     """A JSON body: exactly the fields that the route knows, each of its own type ("1" is no number, 0 no boolean)."""
 
     model_config = ConfigDict(strict=True, extra="forbid")
+    _mended = model_validator(mode="before")(replace_surrogates_within)
 
 
 class ViewFields(RequestBody):

@@ -35,6 +35,7 @@ VALUES: Mapping[str, Any] = {
     "entity_type": "user",
 }
 FIELDS: Mapping[str, Mapping[str, Any]] = {
+    "store_turn": {"content": "I am allergic to peanuts."},
     "build_context": {"max_tokens": 500},
     "update_fact": {"confidence": 0.9},
     "upsert_entity": {"name": "Alice", "type": "person"},

@@ -131,7 +131,10 @@ async def _on_wrong_shape(request: Request, error: Exception) -> JSONResponse:
     first = error.errors()[0]
     if first["type"] == "json_invalid":
         return build_problem_response(400, "The body is no JSON.")
-    field = ".".join(str(part) for part in first["loc"][1:])[:MAX_FIELD_CHARS] or None
+    path = [str(part) for part in first["loc"][1:]]
+    if path and (path[-1] == "str" or "[" in path[-1]):  # one of the types that the field may have
+        path.pop()
+    field = ".".join(path)[:MAX_FIELD_CHARS] or None
     wrong = "there is no such field here" if first["type"] == "extra_forbidden" else first["msg"]
     return build_problem_response(422, f"{field or 'body'}: {wrong}", error="InvalidRecord", field=field)
 

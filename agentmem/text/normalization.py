@@ -183,11 +183,6 @@ _WRITTEN_DATE = re.compile(
 _NON_NAMES = frozenset(("user", "users", "agent", "assistant", "the", "i", "mr", "mrs", "ms", "dr", *MONTHS, *WEEKDAYS))
 
 
-def replace_surrogates(text: str) -> str:
-    """The text with lone surrogates replaced by `?`: a str may hold them, UTF-8 may not."""
-    return text.encode("utf-8", "replace").decode("utf-8")
-
-
 def slugify(name: str) -> str:
     """Return a name as letters, digits and single hyphens, the same for all its spellings in case, accents and spaces.
 

@@ -15,6 +15,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 
+from agentmem.core.plain_values import describe_value
+from agentmem.errors import InvalidRecord
 from agentmem.text.chunking import find_trailing_blocks
 
 MAX_TERM_CHARS = 100
@@ -280,3 +282,18 @@ def rank_by_bm25(query: str, texts: Sequence[str], limit: int) -> list[int]:
 def estimate_tokens(text: str) -> int:
     """Tokens of a text that no model counted: a quarter of its characters, rounded up."""
     return -(-len(text) // CHARS_PER_TOKEN)
+
+
+def check_counter(counter: TokenCounter | None) -> TokenCounter | None:
+    """A caller's counter that raises InvalidRecord, field `counter`, where it returns no whole number from 0 on."""
+    if counter is None:
+        return None
+
+    def count(text: str) -> int:
+        tokens: object = counter(text)
+        if isinstance(tokens, bool) or not isinstance(tokens, int) or tokens < 0:
+            says = f"counter must return a whole number of tokens, 0 or more, got {describe_value(tokens)}"
+            raise InvalidRecord(says, field="counter")
+        return tokens
+
+    return count

@@ -19,7 +19,7 @@ from agentmem.cli.main import ExitingCommand
 from agentmem.cli.render import Progress, bold, colorize, dim, pluralize, render_record, to_one_line
 from agentmem.core.clock import FrozenClock, SystemClock
 from agentmem.errors import ConfigError
-from agentmem.importers.importer import Importer
+from agentmem.importers.importer import BATCH_SIZE
 from agentmem.text.terminal_text import neutralize
 
 if TYPE_CHECKING:
@@ -341,7 +341,9 @@ async def run_demo(memory: AsyncAgentMemory, script: DemoScript, clock: OffsetCl
     if (await memory.engine.log.head(memory.scope)).seq and memory.engine.graph_projection is not None:
         raise Conflict(f"{memory.scope.user_id} has a memory there already; choose another --user for the demo")
     watch = Stopwatch(memory.engine.clock)
-    await Importer().import_turns(memory, script.turns, len(script.turns), progress)
+    for start in range(0, len(script.turns), BATCH_SIZE):
+        progress("storing", start, len(script.turns))
+        await memory.store_turns(script.turns[start : start + BATCH_SIZE])
     await memory.flush()
     stored = watch.milliseconds() / 1000
     answers: dict[str, DemoAnswer] = {}

@@ -299,13 +299,3 @@ def test_other_exports_are_imported_too(text: str, tmp_path: Path, capsys: pytes
     import_chat.main([str(file), "Where do we go?"])
     out = capsys.readouterr().out
     assert ("2 turns read, 2 of them new" in out, "user: We go to Porto." in out, "By train?" in out) == (True,) * 3
-
-
-def test_only_the_branch_that_was_seen_last_is_imported() -> None:
-    (conversation,) = json.loads(import_chat.SAMPLE)
-    conversation["mapping"]["left"] = {
-        "parent": "n2",
-        "message": conversation["mapping"]["n3"]["message"] | {"id": "x"},
-    }
-    messages = import_chat.convert_conversation(conversation)["messages"]
-    assert [message["turn_id"] for message in messages] == ["m2", "m3"]

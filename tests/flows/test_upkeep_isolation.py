@@ -10,8 +10,8 @@ import pytest
 
 from agentmem import AsyncAgentMemory, InvalidRecord
 from agentmem.admin.export_import import export_user
-from agentmem.admin.isolation import verify_isolation
 from agentmem.core.scope import Operator, Scope
+from agentmem.facade.isolation import verify_isolation
 from agentmem.stores.sqlite.log import SqliteLog
 from agentmem.stores.values import Postings
 

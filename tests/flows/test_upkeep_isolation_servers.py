@@ -7,10 +7,10 @@ from pathlib import Path
 import pytest
 
 from agentmem.admin.export_import import export_user
-from agentmem.admin.isolation import verify_isolation
 from agentmem.core.scope import Operator
 from agentmem.errors import ConfigError
 from agentmem.facade.async_memory import AsyncAgentMemory
+from agentmem.facade.isolation import verify_isolation
 from tests.flows.test_servers import PATIENT
 from tests.flows.test_upkeep_isolation import filled
 from tests.scale import scaled

@@ -68,15 +68,15 @@ async def test_words_alone_are_relevant_where_vectors_are_far(
 async def test_nothing_is_said_where_it_cannot_be_told(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     async with open_memory(home, ManualClock()) as few:
         await store_lines(few, *LINES)
-        assert (await few.remember("boiling point of tungsten?")).relevant  # an embedder without floors
+        assert (await few.remember("boiling point of tungsten?")).relevant is None  # an embedder without floors
         monkeypatch.setattr(scoring, "RELEVANCE_THRESHOLDS", {"hash:": RelevanceThreshold(0.28, 0.16)})
-        assert (await few.remember("boiling point of tungsten?")).relevant  # too few turns
+        assert (await few.remember("boiling point of tungsten?")).relevant is None  # too few turns
         assert not (
             await RecallLayer(few.engine, {"ranking": {"few_turns": 6}}).recall(
                 RecallRequest(query="boiling point of tungsten?"), few.scope
             )
         ).relevant
-        assert (await few.remember("boiling point of tungsten?", techniques=["keyword"])).relevant  # no vectors
+        assert (await few.remember("boiling point of tungsten?", techniques=["keyword"])).relevant is None  # no vectors
 
 
 async def test_with_a_model_of_meaning_it_tells_near_from_far(home: Path) -> None:

@@ -85,7 +85,7 @@ def test_isolation_is_proved_on_the_users_own_data(cli: Any) -> None:
 
 
 def test_a_difference_ends_with_3(cli: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    from agentmem.admin import isolation
+    from agentmem.facade import isolation
 
     honest = isolation.verify_isolation
 

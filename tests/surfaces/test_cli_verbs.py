@@ -169,3 +169,11 @@ def test_the_same_script_prints_the_same_bytes(other_home: Any) -> None:
     first = script("first")
     assert first == script("second")
     assert len(set(first[:2])) == 2
+
+
+def test_the_profile_tells_what_is_held_of_the_user(cli: Any) -> None:
+    assert "nothing is held" in cli("profile")
+    cli("learn", "The user lives in Oslo.", "--slot", "home", "--value", "Oslo")
+    assert cli("profile").startswith("home: Oslo")
+    (belief,) = cli.json("profile")["beliefs"]
+    assert belief["current"][0]["value"] == "Oslo"

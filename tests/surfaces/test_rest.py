@@ -115,7 +115,7 @@ async def test_the_header_names_whose_memory_and_nothing_of_others_is_told(clien
         ("POST", "/v1/turns", {"json": {"role": "user"}}, 422, "content"),
         ("POST", "/v1/turns", {"json": {"content": 7}}, 422, "content"),
         ("POST", "/v1/turns", {"json": {"content": "Hi.", "roel": "assistant"}}, 422, "roel"),
-        ("POST", "/v1/turns/batch", {"json": {"turns": [{"content": "Hi.", "text": "?"}]}}, 422, "turns.0.text"),
+        ("POST", "/v1/turns/batch", {"json": {"turns": [{"content": "Hi.", "text": "?"}]}}, 422, "text"),
         ("POST", "/v1/recall", {"json": {"query": "?", "top_k": "5"}}, 422, "top_k"),
         ("POST", "/v1/recall", {"json": {"query": "?", "reinforce": 0}}, 422, "reinforce"),
         ("POST", "/v1/facts", {"json": {"claim": "It rains.", "confidence": True}}, 422, "confidence"),

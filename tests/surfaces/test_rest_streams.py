@@ -47,7 +47,7 @@ async def test_turns_of_a_file_are_stored_or_none_of_them(client: Any) -> None:
     good = b'{"role": "user", "content": "Ann is fine."}\n{"role": "user", "content": "Bob is, too."}\n'
     report = (await client.post("/v1/import", content=good, headers=LINES)).json()
     assert (report["turns"], report["new_turns"]) == (2, 2)
-    for wrong in (good + b'{"content": 7}\n', b"\xff\xfe", b'{"format": "agentmem-export"}\n'):
+    for wrong in (good + b'{"content": 7}\n', b"\xff\xf0", b'{"format": "agentmem-export"}\n'):
         refused = await client.post("/v1/import", content=wrong, headers=LINES)
         assert refused.status_code == 422
         assert refused.json()["field"]

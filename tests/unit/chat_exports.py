@@ -143,7 +143,7 @@ CLAUDE_CODE = [
 ANDROID = """\
 12/31/23, 9:15\u202fPM - Messages and calls are end-to-end encrypted.
 12/31/23, 9:15\u202fPM - Ana Maria: Are you coming?
-I have cake.
+I have <3 cake. <This message was edited>
 
 12/31/23, 9:15\u202fPM - Ben: ok
 12/31/23, 9:15\u202fPM - Ben: ok
@@ -238,7 +238,8 @@ OPEN_WEBUI = [
                         "id": "a2",
                         "parentId": "u1",
                         "role": "assistant",
-                        "content": '<details type="reasoning" done="true">\nhm\n</details>\nYes',
+                        "content": '<details type="reasoning" done="true">\nhm\n</details>\n'
+                        '<details id="1" type="tool_calls" name="web" result="&gt;">\nx</details>\nYes',
                         "files": [{"type": "image", "url": "/x"}],
                         "timestamp": 1706785230,
                     },

@@ -90,7 +90,7 @@ def test_a_summary_bears_only_the_metadata_that_all_of_its_messages_have() -> No
     assert [each.message.content for each in buffer.search("x", filter_metadata={"user_id": "a"})] == []
 
 
-@pytest.mark.parametrize("bad", [ValueError("secret words"), " ", None, 7, "\ud800", ModelUnavailable("away")])
+@pytest.mark.parametrize("bad", [ValueError("secret words"), " ", None, 7, ModelUnavailable("away")])
 def test_a_summarizer_that_fails_loses_nothing_and_is_told(bad: object, caplog: pytest.LogCaptureFixture) -> None:
     answers: list[object] = [bad, bad, "At last."]
 

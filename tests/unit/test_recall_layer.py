@@ -12,7 +12,7 @@ import pytest
 from agentmem.core.scope import Scope
 from agentmem.errors import InvalidRecord
 from agentmem.facade.async_memory import AsyncAgentMemory
-from agentmem.recall.request import RecallRequest
+from agentmem.recall.request import MAX_QUERY_CHARS, RecallRequest
 from tests.unit.talking import (
     DEFAULT_TECHNIQUES,
     START,
@@ -71,7 +71,7 @@ async def test_any_query_gets_a_bundle(memory: AsyncAgentMemory, query: str) -> 
     "arguments, field",
     [
         ({"query": " "}, "query"),
-        ({"query": "x" * 10_001}, "query"),
+        ({"query": "x" * 1_000_001}, "query"),
         ({"query": "x", "top_k": 0}, "top_k"),
         ({"query": "x", "top_k": 101}, "top_k"),
         ({"query": "x", "include": ("turns",)}, "include"),
@@ -87,9 +87,15 @@ def test_a_bad_request_names_its_field(arguments: dict[str, Any], field: str) ->
     assert caught.value.field == field
 
 
-def test_a_query_over_the_limit_is_refused_with_both_lengths() -> None:
-    with pytest.raises(ValueError, match=r"1 to 10,000 .* got 10,001"):
-        RecallRequest(query="x" * 10_001)
+def test_of_a_long_query_the_beginning_and_the_end_count() -> None:
+    request = RecallRequest("where is the heron? " + "x" * 20_000 + " the bridge")
+    assert request.search_text.startswith("where is the heron?")
+    assert request.search_text.endswith(" the bridge")
+    assert len(request.search_text) == MAX_QUERY_CHARS
+    assert request.notices == ("The query has 20,031 characters: the first and last 5,000 count.",)
+    assert RecallRequest("x" * MAX_QUERY_CHARS).notices == ()
+    with pytest.raises(ValueError, match=r"1 to 1,000,000 .* got 1,000,001"):
+        RecallRequest("x" * 1_000_001)
 
 
 @pytest.mark.parametrize("technique", [None, *DEFAULT_TECHNIQUES])

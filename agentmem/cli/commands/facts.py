@@ -77,6 +77,21 @@ def beliefs_command(
         echo("no beliefs")
 
 
+@click.command("profile", short_help="What is held of the user.")
+@memory_options()
+def profile_command(cli: CliContext) -> None:
+    """Show what is believed of the user, with the turns that say so, and what a program set for the user.
+
+    \b
+    Examples:
+      agentmem profile
+      agentmem profile --user alice --json
+    """
+    found = cli.run_for_user(lambda memory: memory.profile())
+    told = found.model_dump(mode="json", exclude={"beliefs"}) | {"beliefs": [each.to_dict() for each in found.beliefs]}
+    cli.show(told, str(found) or "nothing is held of the user")
+
+
 @click.command("learn", short_help="Store a fact.")
 @click.argument("claim", metavar="CLAIM|-")
 @click.option("--confidence", type=click.FloatRange(0, 1), help="How sure it is. [default: 0.8]")
@@ -139,4 +154,4 @@ def correct_command(cli: CliContext, *, fact_id: str, claim: str, changed: bool,
     cli.show(fact, f"learned {fact.id}: {to_one_line(fact.claim)}\n{render_operation(fact.operation_id)}")
 
 
-COMMANDS = (beliefs_command, correct_command, facts_command, learn_command)
+COMMANDS = (beliefs_command, correct_command, facts_command, learn_command, profile_command)

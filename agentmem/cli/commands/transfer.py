@@ -16,7 +16,7 @@ from agentmem.cli.render import Progress, echo_stderr, pluralize
 
 if TYPE_CHECKING:
     from agentmem.admin.export_import import UserExportReport
-    from agentmem.importers.importer import ImportReport
+    from agentmem.importers.items import ImportReport
 
 
 @click.command("export", short_help="Write all to a file.")
@@ -107,8 +107,8 @@ def import_command(
     """
     from agentmem.importers.importer import Importer, open_input_files
 
-    on_skip = _report_skipped if skip_errors else None
-    intake = Importer(format_, conversation, on_skip, owner=owner, dry_run=dry_run)
+    intake = Importer(format_, conversation, "skip" if skip_errors else None, owner, dry_run)
+    intake.on_skip = _report_skipped if skip_errors else None
     with open_input_files(paths) as files, Progress() as progress:
         report = cli.run(lambda memory: intake.import_files(memory, files, progress))
     cli.show(report, _render_report(report))

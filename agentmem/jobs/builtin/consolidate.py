@@ -26,8 +26,10 @@ from agentmem.engine.engine import Engine
 from agentmem.errors import BudgetExceeded, Conflict, InvalidRecord, LeaseLost, ModelUnavailable, NotFound
 from agentmem.extraction.contradiction import CandidateRetriever, ContradictionClassifier
 from agentmem.extraction.drafts import ExtractionDraft, Window
+from agentmem.extraction.grounding import MAX_TURN_CHARS
 from agentmem.extraction.llm_extractor import ExtractionResult, choose_profile, extract, extractor_name
 from agentmem.extraction.plain import extractor
+from agentmem.extraction.plain.turn_text import MAX_READ_CHARS
 from agentmem.extraction.reconciler import RULES_SOURCE, Reconciler
 from agentmem.extraction.wall_clock import restore_moments, to_wall_window
 from agentmem.extraction.windows import is_substantive, split_into_windows
@@ -388,7 +390,7 @@ class _ConsolidateRun:
                     await self._reconcile(leased, replace(window, turns=some), draft, name, last=at_the_end)
             except (Conflict, InvalidRecord, NotFound) as error:  # of these turns alone: the others go on
                 failures += [(turn, str(error)) for turn in some]
-        self.report.notes += draft.notes
+        self.report.notes += [*draft.notes, *_note_unread_ends(good, rest, self.extractor)]
         await record_failures(self.engine, self.scope, self.report, failures)
         return bool(failures)
 
@@ -471,3 +473,15 @@ def _agent_of(turns: Sequence[Turn]) -> str | None:
     """The one agent that speaks in these turns; None for nobody and for several."""
     agents = {turn.agent_id for turn in turns if turn.agent_id}
     return agents.pop() if len(agents) == 1 else None
+
+
+def _note_unread_ends(good: Sequence[Turn], rest: Sequence[Turn], name: str) -> list[str]:
+    """A note for each turn that is longer than what its reader reads of one."""
+    limits = [(each, MAX_READ_CHARS if name == extractor.EXTRACTOR else MAX_TURN_CHARS) for each in good]
+    limits += [(each, MAX_READ_CHARS) for each in rest]
+    return [
+        f"turn {turn.id} has {len(turn.content):,} characters: the first {limit:,} were read"
+        + (" by rules; a model reads more" if limit == MAX_READ_CHARS else "")
+        for turn, limit in limits
+        if len(turn.content) > limit
+    ]

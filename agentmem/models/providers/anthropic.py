@@ -7,10 +7,10 @@ from __future__ import annotations
 
 from typing import Any
 
+from agentmem.core.plain_values import replace_surrogates
 from agentmem.errors import ConfigError
 from agentmem.models.protocols import LLM, LLMOptions, LLMReply, LLMRequest
 from agentmem.models.retry import SDKErrors, ServiceLLM, build_client_options, token_count
-from agentmem.text.normalization import replace_surrogates
 from agentmem.text.tokenizer import estimate_tokens
 
 DEFAULT_MODEL = "claude-haiku-4-5"

@@ -18,12 +18,12 @@ from typing import TypeVar
 
 import numpy as np
 
+from agentmem.core.plain_values import replace_surrogates
 from agentmem.errors import Closed, ConfigError, InvalidModelOutput
 from agentmem.models import onnx
 from agentmem.models.onnx import INPUT_DTYPES, SentenceModel, open_onnx_session, open_tokenizer
 from agentmem.models.protocols import Embedder, EmbedderOptions, Reranker, RerankerOptions, TokenVectors, Vectors
 from agentmem.models.token_compression import load_projection, quantize_tokens
-from agentmem.text.normalization import replace_surrogates
 
 _Result = TypeVar("_Result")
 

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from agentmem.core.plain_values import replace_surrogates
 from agentmem.errors import Closed, ConfigError, InvalidModelOutput
 from agentmem.models.endpoint import MAX_STEPS, ContextFull, Endpoint, shrink_reply
 from agentmem.models.protocols import (
@@ -34,7 +35,6 @@ from agentmem.models.retry import (
     retry,
     token_count,
 )
-from agentmem.text.normalization import replace_surrogates
 from agentmem.text.tokenizer import estimate_tokens
 
 if TYPE_CHECKING:

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Any, Literal, cast
+from typing import Annotated, Any, Literal, cast
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 
+from agentmem.core.messages import render_message
 from agentmem.core.record import ReviewDecision
 from agentmem.errors import NotFound, ScopeError
 from agentmem.facade.async_memory import AsyncAgentMemory
@@ -38,7 +39,7 @@ async def search_memory(memory: AsyncAgentMemory, given: SearchArguments) -> Sea
     """Recall, with what spoke for each record."""
     found = await memory.remember(given.query, top_k=given.limit, as_of=given.as_of)
     results = [describe_record(item.record, item.standing, item.why) for item in found.items]
-    unfit = [] if found.relevant or not results else ["Nothing fits well; these are merely the nearest."]
+    unfit = [] if found.relevant is not False or not results else ["Nothing fits well; these are merely the nearest."]
     return SearchResult(results=results, notices=[*found.notices, *unfit])
 
 
@@ -65,7 +66,7 @@ async def get_context(memory: AsyncAgentMemory, given: ContextArguments) -> Cont
 class StoreArguments(Arguments):
     """Of `store_turn`."""
 
-    text: str = Field(description="What was said, word for word.")
+    text: Annotated[str, BeforeValidator(render_message)] = Field(description="What was said, word for word.")
     role: Literal["user", "assistant", "tool"] = Field("user", description="Who said it.")
     conversation_id: str | None = Field(None, description="From the first result; leave out to begin one.")
 

@@ -19,7 +19,11 @@ JSON = "application/json"
 RECORD_PREFIX, CONVERSATION_PREFIX = "memory://records/", "memory://conversations/"
 RESOURCES = (
     types.Resource(
-        name="profile", title="Profile", uri="memory://profile", description="Who the user is.", mime_type=JSON
+        name="profile",
+        title="Profile",
+        uri="memory://profile",
+        description="What is believed of the user, and what a program set.",
+        mime_type=JSON,
     ),
     types.Resource(
         name="goals", title="Open goals", uri="memory://goals", description="Most urgent first.", mime_type=JSON

@@ -13,6 +13,8 @@ from mcp.server.stdio import stdio_server
 from mcp.shared.message import SessionMessage
 from pydantic import ValidationError
 
+from agentmem.core.plain_values import replace_surrogate_escapes
+
 
 @asynccontextmanager
 async def open_stdio() -> AsyncIterator[tuple[Any, Any]]:
@@ -32,8 +34,24 @@ async def _pass_messages(received: Any, passing: Any, sent: Any) -> None:
         async for item in received:
             if not isinstance(item, ValidationError):
                 await passing.send(item)
+            elif (message := read_mended_line(item)) is not None:
+                await passing.send(SessionMessage(message))
             elif (answer := answer_unread_line(item)) is not None:
                 await sent.send(SessionMessage(answer))
+
+
+def read_mended_line(error: ValidationError) -> types.JSONRPCMessage | None:
+    """The message of a line whose one fault is half of a surrogate pair, with U+FFFD in its place; None for others."""
+    fault = error.errors(include_url=False)[-1]
+    if fault["type"] != "json_invalid":
+        return None
+    mended = replace_surrogate_escapes(fault["input"])
+    if mended == fault["input"]:
+        return None
+    try:
+        return types.jsonrpc_message_adapter.validate_json(mended, by_name=False)
+    except ValidationError:
+        return None
 
 
 def answer_unread_line(error: ValidationError) -> types.JSONRPCError | None:

@@ -9,6 +9,7 @@ from pydantic import Field
 
 from agentmem.core.record import ReviewDecision, ReviewTopic
 from agentmem.core.records import Edge, Entity, Review, Synopsis, User
+from agentmem.memory.profile import UserProfile
 from agentmem.memory.semantic.entities import EntityGraph
 from agentmem.server.auth import Reader, RequestBody, ViewFields, ViewQuery, Writer, open_view
 from agentmem.server.rest.fields import IdempotencyKey, Moment
@@ -122,8 +123,8 @@ async def resolve_review(
 
 
 @router.get("/profile")
-async def get_profile(request: Request, caller: Reader, view: ViewQuery) -> User:
-    """The user's profile; an empty one when nothing was ever set."""
+async def get_profile(request: Request, caller: Reader, view: ViewQuery) -> UserProfile:
+    """What is believed of the user, slot by slot with its sources, and what a program set."""
     return await open_view(request, caller, view).profile()
 
 

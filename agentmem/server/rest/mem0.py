@@ -163,16 +163,15 @@ class Desk:
         """Store messages, and read what they say or keep each as it is."""
         metadata = {**(body.metadata or {}), **({"app_id": body.app_id} if body.app_id is not None else {})}
         said = shapes.parse_timestamp(body.timestamp)
-        given = [
-            {"role": each.role, "content": each.content, "speaker": each.name, "timestamp": said, "metadata": metadata}
-            for each in body.messages
-        ]
+        shared = {name: value for name, value in (("timestamp", said), ("metadata", metadata)) if value}
+        given = [{**each.model_dump(exclude_none=True), **shared} for each in body.messages]
         ends = shapes.end_of_day(body.expiration_date)
         if body.infer is not False and ends is not None:
             raise InvalidRecord("expiration_date needs infer=false", field="expiration_date")
-        turns = await self.memory.store_turns(
-            [{name: value for name, value in turn.items() if value is not None} for turn in given]
-        )
+        turns = await self.memory.store_turns(given, on_error="skip")
+        left_out = [f"Message {each.index + 1} is left out: {each.reason}" for each in turns.skipped]
+        if len(left_out) == len(given) and given:
+            raise InvalidRecord(left_out[0], field=turns.skipped[0].field or "messages")
         if body.infer is False:
             kept = [
                 await self.memory.learn_fact(
@@ -180,8 +179,9 @@ class Desk:
                 )
                 for turn in turns
             ]
-            return shapes.AddAnswer(results=await self._report(kept, turns), notices=body.list_notices())
-        notices = [*body.list_notices(), *await self._extract()]
+            notices = [*body.list_notices(), *left_out]
+            return shapes.AddAnswer(results=await self._report(kept, turns), notices=notices)
+        notices = [*body.list_notices(), *left_out, *await self._extract()]
         return await self._report_extracted(turns, notices)
 
     async def _extract(self) -> list[str]:

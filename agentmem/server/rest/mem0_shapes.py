@@ -9,9 +9,10 @@ from dataclasses import dataclass, field
 from datetime import UTC, date, datetime, time, timedelta
 from typing import Any
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from agentmem.core.clock import add_time
+from agentmem.core.plain_values import replace_surrogates_within
 from agentmem.core.record import Status
 from agentmem.core.records import Fact, Turn
 from agentmem.errors import InvalidRecord
@@ -30,6 +31,7 @@ class LenientBody(BaseModel):
     """A body that may have more fields than this server knows; the answer names those."""
 
     model_config = ConfigDict(strict=True, extra="allow")
+    _mended = model_validator(mode="before")(replace_surrogates_within)
 
     user_id: str | None = Field(None, description="Whose memory; the caller's own when left out.")
     agent_id: str | None = Field(None, description="The agent in whose channel the memories lie.")
@@ -42,11 +44,11 @@ class LenientBody(BaseModel):
         return [f"Without effect here: {', '.join(unknown)[:200]}."] if unknown else []
 
 
-class Mem0Message(BaseModel, strict=True):
-    """One message of a conversation."""
+class Mem0Message(BaseModel, strict=True, extra="allow"):
+    """One message of a conversation, in the form of any vendor; what is no text leaves a mark such as `[image]`."""
 
     role: str = "user"
-    content: str
+    content: str | list[Any] | None = Field(None, description="Text, or parts such as {type: text, text: …}.")
     name: str | None = Field(None, description="Who speaks.")
 
 

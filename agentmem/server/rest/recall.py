@@ -50,7 +50,9 @@ class RecallAnswer(BaseModel):
     """What was found, best first. `notices` say in what the answer falls short; `receipt` is for `/v1/receipts`."""
 
     query: str
-    relevant: bool = Field(description="False when nothing was found that the query is about.")
+    relevant: bool | None = Field(
+        description="False when nothing was found that the query is about, null when that was not measured."
+    )
     items: list[RecallItem]
     user_context: UserContextObject
     notices: list[str]

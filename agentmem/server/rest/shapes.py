@@ -56,7 +56,7 @@ class ReceiptAnswer(BaseModel):
     seq: int
     milliseconds: float
     notices: list[str]
-    relevant: bool
+    relevant: bool | None
     trace: list[TraceAnswer]
     candidates: list[CandidateAnswer]
     delivered: list[Key]

@@ -15,7 +15,8 @@ from agentmem.admin.export_format import render_line
 from agentmem.admin.export_import import iter_export
 from agentmem.core.telemetry import ProgressCallback
 from agentmem.facade.async_memory import AsyncAgentMemory
-from agentmem.importers.importer import Importer, ImportReport
+from agentmem.importers.importer import Importer
+from agentmem.importers.items import ImportReport
 from agentmem.server.auth import Reader, ViewQuery, Writer, open_view, require_whole_user
 from agentmem.server.rest.shapes import describe_result
 from agentmem.server.rest.streaming import answer_long_work

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from typing import Annotated, Any
 
-from fastapi import APIRouter, Query, Request
-from pydantic import Field
+from fastapi import APIRouter, Query, Request, Response
+from pydantic import ConfigDict, Field
 
 from agentmem.core.records import Conversation, Turn
 from agentmem.core.scope import self_channel
 from agentmem.memory.context import ForgetReceipt
+from agentmem.memory.episodic import OnError
 from agentmem.server.auth import Reader, RequestBody, ViewFields, ViewQuery, Writer, open_view, require_erase_permission
 from agentmem.server.rest.fields import IdempotencyKey, Moment
 
@@ -17,14 +18,21 @@ router = APIRouter(prefix="/v1", tags=["turns"])
 
 
 class TurnFields(RequestBody):
-    """One utterance."""
+    """One utterance, or a message as OpenAI, Anthropic, Gemini or LangChain have it, with the fields that it has there.
 
-    content: str
-    role: str = "user"
+    What is no text leaves a mark such as `[image]`.
+    """
+
+    model_config = ConfigDict(extra="allow")
+
+    content: str | list[Any] | None = Field(None, description="Text, or parts such as {type: text, text: …}.")
+    role: str = Field("user", description="Who says it: user, assistant, system or tool, or a vendor's name for them.")
     speaker: str | None = None
     timestamp: Moment | None = Field(None, description="When it was said; now when left out, UTC without offset.")
     turn_id: str | None = Field(None, description="An id of your own: a retry under it is stored once.")
     metadata: dict[str, Any] | None = None
+    tool_calls: list[Any] | None = Field(None, description="Of an assistant: the tools that it calls.")
+    tool_call_id: str | None = Field(None, description="Of a tool: the call that it answers.")
 
 
 class NewTurn(ViewFields, TurnFields):
@@ -32,9 +40,10 @@ class NewTurn(ViewFields, TurnFields):
 
 
 class NewTurns(ViewFields):
-    """Up to 1,000 turns, stored together or not at all."""
+    """Up to 1,000 turns, stored together or not at all; with `on_error: skip` those that are right."""
 
     turns: list[TurnFields]
+    on_error: OnError = Field("raise", description="What to do about a turn that is wrong: raise or skip.")
 
 
 def place_turn(fields: ViewFields) -> ViewFields:
@@ -47,17 +56,21 @@ def place_turn(fields: ViewFields) -> ViewFields:
 @router.post("/turns", status_code=201)
 async def store_turn(request: Request, caller: Writer, body: NewTurn, idempotency_key: IdempotencyKey = None) -> Turn:
     """Store one turn. The answer comes when it is committed; without a `conversation_id` a conversation begins."""
-    turn = body.model_dump(include=set(TurnFields.model_fields), exclude_none=True)
+    turn = body.model_dump(exclude=set(ViewFields.model_fields), exclude_none=True)
     return await open_view(request, caller, place_turn(body)).store_turn(turn, idempotency_key=idempotency_key)
 
 
 @router.post("/turns/batch", status_code=201)
 async def store_turns(
-    request: Request, caller: Writer, body: NewTurns, idempotency_key: IdempotencyKey = None
+    request: Request, caller: Writer, body: NewTurns, response: Response, idempotency_key: IdempotencyKey = None
 ) -> list[Turn]:
-    """Store turns in one transaction, in order."""
+    """Store turns in one transaction, in order. `Agentmem-Skipped` names the positions of those left out, from 0."""
     turns = [turn.model_dump(exclude_none=True) for turn in body.turns]
-    return await open_view(request, caller, place_turn(body)).store_turns(turns, idempotency_key=idempotency_key)
+    memory = open_view(request, caller, place_turn(body))
+    stored = await memory.store_turns(turns, idempotency_key=idempotency_key, on_error=body.on_error)
+    if stored.skipped:
+        response.headers["Agentmem-Skipped"] = ",".join(str(each.index) for each in stored.skipped)
+    return stored
 
 
 @router.get("/turns")

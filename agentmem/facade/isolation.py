@@ -19,6 +19,7 @@ from typing import Any
 
 import numpy as np
 
+from agentmem.admin.doctor import COPY_PREFIX, find_stale_copies
 from agentmem.admin.export_import import export_user, import_user
 from agentmem.core.clock import FrozenClock, Stopwatch
 from agentmem.core.record import Key, Record
@@ -37,8 +38,6 @@ MAX_QUERY_CHARS = 200  # characters of a query
 MAX_STRANGER_USERS = 20  # strangers at most
 BATCH_SIZE = 500  # turns stored at once
 SAMPLED_KINDS = ("Turn", "Fact", "Entity", "Goal")
-COPY_PREFIX = "verify-"  # how the folders of copies begin
-STALE_COPY_SECONDS = 3600.0  # seconds without a change after which a copy belongs to nobody
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,16 +125,6 @@ def _temporary_folder(parent: Path | None) -> Iterator[Path]:
         yield folder
     finally:
         shutil.rmtree(folder)
-
-
-def find_stale_copies(parent: Path, now: float) -> list[Path]:
-    """Copies that nobody has changed for an hour: their makers were killed. `now` is in seconds since 1970."""
-    found = []
-    for folder in sorted(parent.glob(f"{COPY_PREFIX}*")):
-        latest = max((file.stat().st_mtime for file in (folder, *folder.glob("*"))), default=now)
-        if now - latest > STALE_COPY_SECONDS:
-            found.append(folder)
-    return found
 
 
 @dataclass
