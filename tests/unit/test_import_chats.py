@@ -147,7 +147,7 @@ def test_claude_code_reads_what_was_said_and_called(tmp_path: Path) -> None:
 def test_whatsapp_reads_a_chat_of_android(tmp_path: Path) -> None:
     items, left, _ = read(tmp_path, exports.ANDROID, "chat.txt")
     assert said(items) == [
-        ("Ana Maria", "Are you coming?\nI have cake."),
+        ("Ana Maria", "Are you coming?\nI have <3 cake."),
         ("Ben", "ok"),
         ("Ben", "ok"),
         ("Ben", "[media]"),
@@ -171,6 +171,8 @@ def test_whatsapp_reads_a_chat_of_ios(tmp_path: Path) -> None:
         ("3/4/23, 9:15 PM - ", "2023-04-03T21:15"),  # the second line has a 13th day
         ("3/4/23, 9:15 PM - ", "2023-03-04T21:15"),
         ("3/4/2023, 21:15 - ", "2023-04-03T21:15"),
+        ("3/4/23, 9:15 pm - ", "2023-04-03T21:15"),
+        ("3/4/2023 à 21:15 - ", "2023-04-03T21:15"),
         ("3/4/23 9:15 p. m. - ", "2023-04-03T21:15"),
         ("[3/4/23, 9:15:00\u202fAM] ", "2023-03-04T09:15"),
         ("2023/4/3 下午9:15 - ", "2023-04-03T21:15"),
@@ -239,7 +241,7 @@ def test_librechat_reads_the_newest_branch_of_a_list_or_a_tree(tmp_path: Path, w
 
 def test_open_webui_reads_the_open_branch_for_its_owner(tmp_path: Path) -> None:
     items, left, _ = read(tmp_path, exports.OPEN_WEBUI)
-    assert said(items) == [("user", "Tea?"), ("assistant", "Yes\n[image]")]
+    assert said(items) == [("user", "Tea?"), ("assistant", "[calls web]\nYes\n[image]")]
     assert {item["owner"] for item in items} == {"bo"}
     assert items[0]["timestamp"] == datetime(2024, 2, 1, 11, tzinfo=UTC)
     assert left == {"message of another branch": 1}

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping
 from datetime import datetime
-from html.parser import HTMLParser
+from html import unescape
 from typing import Any
 
 from agentmem.core.clock import derive_id, to_utc
@@ -25,12 +25,14 @@ from agentmem.importers.source import ErrorHandler, SourceFile
 
 # What Takeout writes before a prompt, in English, German, French, Spanish, Portuguese and Italian.
 _PROMPTED = re.compile(
-    r"(?:Prompted|Said|Eingegebener Prompt|Prompt|Requête|Prompt envoyé|Petición|Instrucción|Comando|Prompt inserito)"
-    r"(?:\s?:)?\s+"
+    r"(?:Prompted|Said)\s+|(?:Eingegebener Prompt|Prompt|Requête|Prompt envoyé|Petición|Instrucción|Comando"
+    r"|Prompt enviado|Prompt inserito)\s?:\s*"
 )
 _CHUNKS = "chunkedPrompt.chunks.item"
+# Expressions instead of html.parser, whose time grows with the square of the length of broken tags.
 _BLOCKS = re.compile(r"blockquote|br|div|d[ldt]|h[1-6]|hr|li|ol|p|pre|section|table|tr|ul")
-_HIDDEN = frozenset({"script", "style"})
+_HIDDEN = re.compile(r"<(script|style)\b[^<>]*>[^<]*</\1>", re.IGNORECASE)
+_TAG = re.compile(r"<(/?)(!|[a-zA-Z][a-zA-Z0-9]*)[^<>]*>")
 
 
 def detect_gemini(source: SourceFile) -> bool:
@@ -96,40 +98,19 @@ def _list_files(activity: Mapping[str, Any]) -> list[str]:
     return list(dict.fromkeys(each for each in named if isinstance(each, str)))
 
 
-class _HtmlText(HTMLParser):
-    """Collects the text of HTML, a block a line."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.pieces: list[str] = []
-        self._hidden = 0
-
-    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        self._hidden += tag in _HIDDEN
-        if _BLOCKS.fullmatch(tag):
-            self.pieces.append("\n- " if tag == "li" else "\n")
-        elif tag in ("td", "th"):
-            self.pieces.append(" ")
-        elif tag == "img":
-            self.pieces.append("[image]")
-
-    def handle_endtag(self, tag: str) -> None:
-        self._hidden -= tag in _HIDDEN and self._hidden > 0
-        if _BLOCKS.fullmatch(tag):
-            self.pieces.append("\n")
-
-    def handle_data(self, data: str) -> None:
-        if not self._hidden:
-            self.pieces.append(data)
-
-
 def read_html(written: str) -> str:
-    """The text of HTML, without blank lines."""
-    parser = _HtmlText()
-    parser.feed(written)
-    parser.close()
-    lines = (line.rstrip() for line in "".join(parser.pieces).replace("-\xa0", "- ").splitlines())
-    return "\n".join(line for line in lines if line.strip(" -"))
+    """The text of HTML, a block a line, without blank lines."""
+    lines = unescape(_TAG.sub(_render_tag, _HIDDEN.sub("", written))).splitlines()
+    return "\n".join(line.rstrip() for line in lines if line.strip(" -\xa0"))
+
+
+def _render_tag(found: re.Match[str]) -> str:
+    tag = found[2].lower()
+    if tag == "img":
+        return "[image]"
+    if _BLOCKS.fullmatch(tag):
+        return "\n- " if tag == "li" and not found[1] else "\n"
+    return " " if tag in ("td", "th") else ""
 
 
 def _is_studio(value: Mapping[str, Any]) -> bool:

@@ -22,7 +22,9 @@ from agentmem.importers.format import Format, read_each, report_errors
 from agentmem.importers.items import ImportItem, Omission
 from agentmem.importers.source import ErrorHandler, SourceFile
 
-_DETAILS = re.compile(r'<details type="(reasoning|tool_calls|code_interpreter)"([^>]*)>.*?</details>\s*', re.DOTALL)
+_DETAILS = re.compile(
+    r'<details\b(?=[^<>]*\btype="(reasoning|tool_calls|code_interpreter)")([^<>]*)>.*?</details>\s*', re.DOTALL
+)
 _NAME = re.compile(r'\bname="([^"]+)"')
 
 
@@ -67,7 +69,9 @@ def _read_message(node: Mapping[str, Any], reader: MessageReader, location: Sour
     fields = reader.read_fields({"role": node.get("role"), "content": node.get("content")}, location)
     files = node.get("files")
     marks = [_mark_file(each) for each in files if isinstance(each, Mapping)] if isinstance(files, list) else []
-    content = "\n".join(piece for piece in (_DETAILS.sub(_mark_call, fields["content"]).strip(), *marks) if piece)
+    done, end, rest = fields["content"].rpartition("</details>")  # each beginning before the last end has one
+    said = _DETAILS.sub(_mark_call, done + end) + (rest.lstrip() if end else rest)
+    content = "\n".join(piece for piece in (said.strip(), *marks) if piece)
     if not content:
         yield Omission("message without text")
         return

@@ -27,8 +27,9 @@ _MARK = rf"\u200f?(?P<mark>[./-])\u200f?{_S}?"
 _DATE = rf"(?P<a>\d{{1,4}}){_MARK}(?P<b>\d{{1,2}}){_MARK.replace('?P<mark>', '')}(?P<c>\d{{4}}|\d{{1,2}})\.?"
 _HOUR = rf"(?P<before>{'|'.join(_MORNING + _AFTERNOON)})?{_S}?(?P<hour>\d{{1,2}})[:.](?P<minute>\d{{2}})"
 _HALF = rf"(?:{_S}?(?P<half>[AaPp])\.{_S}?[Mm]\.|{_S}?(?P<plain_half>[AaPp])[Mm])?"
-_ANDROID = re.compile(rf"{_DATE},?{_S}{_HOUR}{_HALF} [-–] (?P<rest>.*)")
-_IOS = re.compile(rf"\[{_DATE},?{_S}{_HOUR}(?::(?P<second>\d{{2}}))?{_HALF}\] (?P<rest>.*)")
+_AT = rf",?{_S}(?:(?:à|às|alle|kl\.|klo|om|um){_S})?"
+_ANDROID = re.compile(rf"{_DATE}{_AT}{_HOUR}{_HALF} [-–] (?P<rest>.*)")
+_IOS = re.compile(rf"\[{_DATE}{_AT}{_HOUR}(?::(?P<second>\d{{2}}))?{_HALF}\] (?P<rest>.*)")
 _SENDER = re.compile(r"(?P<sender>[^:\"“„«]{1,100}):(?P<text> .*|)")
 _DIRECTIONS = re.compile("[\u200e\u200f\u202a-\u202e\u2066-\u2069\ufeff]")
 
@@ -49,10 +50,14 @@ _KINDS = {
     "contact": "contact contact_card kontaktkarte contacto contato contatto",
 }
 _KIND_OF_WORD = {word.replace("_", " "): kind for kind, words in _KINDS.items() for word in words.split()}
-_EDITED = re.compile("\u200e<[^<>]*>$")
+_EDITED = re.compile(
+    "\u200e<[^<>]*>$|<(?:This message was edited|Diese Nachricht wurde bearbeitet|Ce message a été modifié"
+    r"|Se editó este mensaje|Mensagem editada|Questo messaggio è stato modificato)\.?>$"
+)
 _FILE = re.compile(
-    r"(?P<android>[^\n<>]+?) \((?:file attached|Datei angehängt|fichier joint|archivo adjunto|arquivo anexado"
-    r"|file allegato)\)|<(?:attached|Anhang|pièce jointe|adjunto|anexado|allegato) ?: (?P<ios>[^>\n]+)>"
+    r"^(?P<android>[^\n<>]+?) \((?:file attached|Datei angehängt|fichier joint|archivo adjunto|arquivo anexado"
+    r"|file allegato)\)|<(?:attached|Anhang|pièce jointe|adjunto|anexado|allegato) ?: (?P<ios>[^>\n]+)>",
+    re.MULTILINE,
 )
 _DELETED = re.compile(
     r"(?:This message was deleted|You deleted this message|Diese Nachricht wurde gelöscht"
@@ -126,7 +131,7 @@ def _read_entries(source: SourceFile, on_error: ErrorHandler) -> Iterator[_Entry
 
 
 def _find_date_order(source: SourceFile) -> DateOrder:
-    """Whether the day or the month is first: by a number over 12, else by the clock of 12 hours with slashes."""
+    """Whether the day or the month is first: by a number over 12, else as `1/2/24, 9:15 PM` is of the United States."""
     is_american = False
     for line, _ in source.read_text_lines():
         head = _match_head(line)
@@ -134,7 +139,7 @@ def _find_date_order(source: SourceFile) -> DateOrder:
             continue
         if int(head["a"]) > 12 or int(head["b"]) > 12:
             return "day" if int(head["a"]) > 12 else "month"
-        is_american = is_american or (head["mark"] == "/" and head["plain_half"] is not None)
+        is_american = is_american or (head["mark"] == "/" and len(head["c"]) == 2 and head["plain_half"] in ("A", "P"))
     return "month" if is_american else "day"
 
 
