@@ -36,6 +36,7 @@ TURNS = [
 ]
 # What must be done before an example makes sense.
 BEFORE = {
+    "admin restore-backup": "agentmem admin backup memory-2026-05-07.db",
     "restore": "agentmem forget trip-2",
     "schedules take": "agentmem schedules add summary --every 1; sleep 2",
     "schedules pause": "agentmem schedules add summary --every 60",
@@ -61,7 +62,7 @@ def read_sections() -> dict[str, str]:
     text = (ROOT / PAGE).read_text(encoding="utf-8")
     found = {}
     for section in re.split(r"^##+ ", text, flags=re.MULTILINE):
-        if (name := re.match(r"`agentmem ([a-z]+(?: [a-z]+)?)", section)) and (block := FENCE.search(section)):
+        if (name := re.match(r"`agentmem ([a-z]+(?: [a-z-]+)?)", section)) and (block := FENCE.search(section)):
             found[name[1]] = block[2]
     return found
 
@@ -132,7 +133,7 @@ def prepared(tmp_path_factory: pytest.TempPathFactory) -> Prepared:
 
 def test_every_command_has_an_example() -> None:
     headings = re.findall(
-        r"^##+ `agentmem ([a-z]+(?: [a-z]+)?)", (ROOT / PAGE).read_text(encoding="utf-8"), re.MULTILINE
+        r"^##+ `agentmem ([a-z]+(?: [a-z-]+)?)", (ROOT / PAGE).read_text(encoding="utf-8"), re.MULTILINE
     )
     groups = {name.split()[0] for name in SECTIONS if " " in name}
     assert {name for name in headings if name not in groups} <= set(SECTIONS)

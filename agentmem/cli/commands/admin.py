@@ -231,7 +231,7 @@ def backup_command(cli: CliContext, *, path: Path, force: bool) -> None:
     \b
     Examples:
       agentmem admin backup memory-2026-05-07.db
-      agentmem admin backup /srv/backups/latest.db --force
+      agentmem admin backup latest.db --force
     """
     from agentmem.admin.backup import back_up
 
