@@ -1,4 +1,7 @@
-"""The demo: `python -m docs.examples.demo` stores a conversation, asks questions, and lets a night pass."""
+"""The demo: `python -m docs.examples.demo` tells a short story.
+
+With `--long` it stores a conversation, asks questions whose answers are known, and lets a night pass.
+"""
 
 from __future__ import annotations
 
@@ -6,7 +9,7 @@ import json
 import tempfile
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from importlib.resources import as_file, files
 from pathlib import Path
@@ -21,6 +24,7 @@ from agentmem.core.clock import FrozenClock, SystemClock
 from agentmem.errors import ConfigError
 from agentmem.importers.importer import BATCH_SIZE
 from agentmem.text.terminal_text import neutralize
+from docs.examples.story import OTHER_USER, StoryClock, ask_as_other_user, render_story, tell_story
 
 if TYPE_CHECKING:
     from agentmem.core.clock import Clock
@@ -45,6 +49,11 @@ USED_CLAIM = "Mira is packing for the ferry to the Azores."
 USE_COUNT = 5
 EXTRACTION_JOB = "consolidate"  # the job whose new facts are shown
 NO_WORK_TEXT = "nothing to do"
+
+NEXT_STEPS = (
+    "See more:       make demo ARGS=--long",
+    "Write your own: docs/quickstart.md",
+)
 
 TOP_K = 10
 MAX_SHOWN_RESULTS = 3  # results shown of each question; evidence further down is shown too
@@ -424,18 +433,22 @@ def _render_answer(number: int, answer: DemoAnswer) -> Iterator[str]:
     yield "   " + colorize(verdict, "green" if found == total else "yellow")
 
 
-@click.command(cls=ExitingCommand, short_help="Store a conversation, ask questions, show the reasons.")
+@click.command(cls=ExitingCommand, short_help="Show in a short story what a memory does.")
+@click.option("--long", "is_long", is_flag=True, help="Store a conversation of 60 turns, ask it, let two weeks pass.")
 @click.option(
     "--data",
     type=UserPath(exists=True, dir_okay=False, path_type=Path),
     metavar="PATH",
-    help="A LoCoMo-shaped file; its first dialogue is stored. [default: a conversation that comes with agentmem]",
+    help="As --long, with the first dialogue of a LoCoMo-shaped file.",
 )
-@click.option("--servers", is_flag=True, help="On the servers of log_url and graph_url; what is stored stays there.")
+@click.option(
+    "--servers", is_flag=True, help="As --long, on the servers of log_url and graph_url; the data stays there."
+)
 @memory_options(with_embedder=True)
-def command(cli: CliContext, *, data: Path | None, servers: bool) -> None:
-    """Store a conversation, ask questions whose answers are known, and show what came back and why. In the end two
-    weeks pass, and the background jobs say what they learn, merge, keep and let go.
+def command(cli: CliContext, *, is_long: bool, data: Path | None, servers: bool) -> None:
+    """Show in a short story what a memory does: store, ask in other words, change, correct, explain, forget. With
+    --long, store a conversation, ask questions whose answers are known, and show what came back and why; in the end
+    two weeks pass, and the background jobs say what they learn, merge, keep and let go.
 
     Works in a temporary folder, which is removed afterwards; with --home in that folder, which is kept. What a local
     embedder builds of its weights is kept where other runs find it. With --servers, --user must be one who has no
@@ -444,22 +457,47 @@ def command(cli: CliContext, *, data: Path | None, servers: bool) -> None:
     \b
     Examples:
       python -m docs.examples.demo
-      python -m docs.examples.demo --embedder hash --json
+      python -m docs.examples.demo --home ./demo
+      python -m docs.examples.demo --long --embedder hash --json
       python -m docs.examples.demo --data locomo.json --home ./locomo
       python -m docs.examples.demo --servers --user demo
     """
-    script = load_script(data) if data is not None else load_built_in()
     usual = cli.load_settings()
     if servers and usual.log_server_url is None:
         raise ConfigError("--servers needs log_url and graph_url: set AGENTMEM_LOG_URL and AGENTMEM_GRAPH_URL")
     # Addresses from the environment must not lead the demo to a memory in use; weights that are there may serve.
     places: dict[str, Any] = {} if servers else dict.fromkeys(("log_url", "graph_url", "session_url"))
     places |= {"models": usual.model_folder, "recall_rate": 0, "config": usual.config}
-    places |= dict.fromkeys(("extraction_llm", "verdict_llm", "synopsis_llm"), "none")  # its night asks no model
+    places |= dict.fromkeys(("extraction_llm", "verdict_llm", "synopsis_llm"), "none")  # the demo asks no model
+    with tempfile.TemporaryDirectory(prefix="agentmem-demo-") as folder:
+        own = cli.with_settings(**{"home": Path(folder), **places, **cli.overrides})
+        if is_long or data is not None or servers:
+            _show_walk(own, load_script(data) if data is not None else load_built_in())
+        else:
+            _show_story(own, is_kept="home" in cli.overrides)
+
+
+def _show_story(cli: CliContext, *, is_kept: bool) -> None:
+    clock = StoryClock()
+    own = cli.with_settings(clock=clock)
+    story = own.run(lambda memory: tell_story(memory, clock))
+    other = replace(own, user=OTHER_USER).run(ask_as_other_user)
+    story = replace(story, steps=(*story.steps, other))
+    file = Path(cli.overrides["home"]) / "memory.db"
+    place = str(file) if is_kept else "a temporary one, gone now"
+    ask = f'agentmem remember "where do I live?" --home {file.parent} --user {cli.user}'
+    keep = "Keep it:        make demo ARGS='--home ./demo'"
+    own.show(
+        story.to_document(), render_story(story, place, [f"Ask it:         {ask}" if is_kept else keep, *NEXT_STEPS])
+    )
+
+
+def _show_walk(cli: CliContext, script: DemoScript) -> None:
+    usual = cli.load_settings()
     frozen = cli.overrides.get("clock") or (None if usual.seed is None else FrozenClock(script.end_time()))
     clock = script.build_clock(frozen)
-    with tempfile.TemporaryDirectory(prefix="agentmem-demo-") as folder, Progress() as progress:
-        own = cli.with_settings(**{"home": Path(folder), **places, **cli.overrides, "clock": clock})
+    own = cli.with_settings(clock=clock)
+    with Progress() as progress:
         seen = own.run(lambda memory: run_demo(memory, script, clock, progress))
     print_notices(seen.notices)
     cli.show(seen.to_document(), render(seen))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import tempfile
 from datetime import datetime, timedelta
 from pathlib import Path
@@ -38,13 +39,39 @@ QA = [
 @pytest.fixture(scope="module")
 def shown(tmp_path_factory: pytest.TempPathFactory) -> str:
     """What a run of the demo prints."""
-    return Cli(tmp_path_factory.mktemp("demo") / "home", program=command)()
+    return Cli(tmp_path_factory.mktemp("demo") / "home", program=command)("--long")
 
 
 @pytest.fixture(scope="module")
 def told(tmp_path_factory: pytest.TempPathFactory) -> Any:
     """What a run of the demo tells as data."""
-    return Cli(tmp_path_factory.mktemp("demo") / "home", program=command).json()
+    return Cli(tmp_path_factory.mktemp("demo") / "home", program=command).json("--long")
+
+
+def test_the_demo_tells_a_story_whose_sums_meet(demo: Any) -> None:
+    told = re.sub(r" {2,}", " ", demo())
+    lines = told.splitlines()
+    assert len(lines) <= 40
+    assert max(map(len, lines)) <= 100
+    for line in (
+        "What must the chef avoid?",
+        "I live in Bergen. [outdated since 10 Jun 2026]",
+        "What was true in March?\n answers allergies: walnuts; home: Bergen; siblings: Anna",
+        "What did you believe in March?\n answers allergies: peanuts; home: Bergen; siblings: Anna",
+        'home: Oslo, because Alice said "I live in Oslo now." on 10 June 2026',
+        "places searched, 0 leftovers]",
+        "Where does Alice live?\n finds nothing",
+        "5 turns stored - 1 forgotten = 4 left",
+        "Keep it: make demo",
+    ):
+        assert line in told
+
+
+def test_the_memory_of_a_story_that_is_kept_can_be_asked(cli: Any, demo: Any, tmp_path: Path) -> None:
+    kept = str(tmp_path / "kept")
+    told = demo("--home", kept, "--user", "alice")
+    assert f'agentmem remember "where do I live?" --home {kept} --user alice' in told
+    assert "I live in Oslo now." in cli("remember", "where do I live?", "--home", kept, "--user", "alice")
 
 
 def test_the_demo_answers_and_says_why(shown: str) -> None:
@@ -92,7 +119,7 @@ def test_a_night_is_told_as_data_too(told: Any) -> None:
 
 
 def test_the_night_of_a_demo_that_is_kept_comes_now_and_not_later(cli: Any, demo: Any, tmp_path: Path) -> None:
-    demo("--home", str(tmp_path / "kept"), "--user", "alice")
+    demo("--long", "--home", str(tmp_path / "kept"), "--user", "alice")
     facts = cli.lines("facts", "--home", str(tmp_path / "kept"), "--user", "alice")
     now = SystemClock().now()
     ages = {now - datetime.fromisoformat(fact["recorded_at"]) for fact in facts}
@@ -101,8 +128,10 @@ def test_the_night_of_a_demo_that_is_kept_comes_now_and_not_later(cli: Any, demo
 
 
 def test_with_a_seed_it_repeats_itself(demo: Any, other_home: Any) -> None:
-    assert demo("--seed", "3", "--json") == other_home("other", program=demo.program)("--seed", "3", "--json")
-    kept = ("--seed", "3", "--now", "2025-08-01")
+    assert demo("--long", "--seed", "3", "--json") == other_home("other", program=demo.program)(
+        "--long", "--seed", "3", "--json"
+    )
+    kept = ("--long", "--seed", "3", "--now", "2025-08-01")
     assert demo(*kept) == other_home("other", program=demo.program)(*kept)
 
 
@@ -121,8 +150,8 @@ def test_it_leaves_nothing_behind_and_touches_no_memory_in_use(
 
 def test_a_home_that_is_given_is_kept(cli: Any, demo: Any, tmp_path: Path) -> None:
     kept = tmp_path / "kept"
-    demo("--home", str(kept), "--user", "alice")
-    again = demo("--home", str(kept), "--user", "alice")
+    demo("--long", "--home", str(kept), "--user", "alice")
+    again = demo("--long", "--home", str(kept), "--user", "alice")
     assert "Stored 60 turns" in again
     assert "s1-10" in cli("remember", "peanuts", "--home", str(kept), "--user", "alice")
 
