@@ -189,7 +189,7 @@ def _uuid7(milliseconds: int, random_bytes: bytes) -> str:
 def derive_id(*parts: str) -> str:
     """A UUIDv5 of the parts: the same parts give the same id, and no two lists of parts share one."""
     name = "\x1f".join(f"{len(part)}:{part}" for part in parts)
-    digest = hashlib.sha1(_NAMESPACE + name.encode(), usedforsecurity=False).digest()
+    digest = hashlib.sha1(_NAMESPACE + name.encode("utf-8", "surrogatepass"), usedforsecurity=False).digest()
     return _format_uuid(int.from_bytes(digest[:16], "big"), version=5)
 
 

@@ -23,7 +23,7 @@ from agentmem.engine.engine import Engine
 from agentmem.errors import AgentMemError, InvalidRecord, NotFound
 from agentmem.facade.engine_handle import EngineHandle
 from agentmem.importers.items import ImportReport
-from agentmem.jobs.job import JobOptions, JobReport, select_jobs
+from agentmem.jobs.job import ALL_CONVERSATIONS, DEFAULT_LIMIT, JobOptions, JobReport, select_jobs
 from agentmem.memory.announcements import announce
 from agentmem.memory.context import Diff, ErasureReceipt, ForgetReceipt, MemoryContext
 from agentmem.memory.episodic import EpisodicMemory, OnError, StoredTurns
@@ -455,16 +455,8 @@ class AsyncAgentMemory:
         others = partial(gather_sources, known, request, find_order_slot=find_order_slot)
         trail = await RecallAudit.begin(engine, scope, "context", request)
         standings = await self._read_standings(request)
-        packed = await layer.context(
-            request,
-            scope,
-            max_tokens,
-            check_counter(counter),
-            engine.notices,
-            others,
-            with_ids=ids,
-            standings=standings,
-        )
+        room = (max_tokens, check_counter(counter))
+        packed = await layer.context(request, scope, *room, engine.notices, others, with_ids=ids, standings=standings)
         trail.publish_context(packed)
         if reinforce and (notice := await trail.reinforce(packed.fitting, packed.shown, packed.values)):
             packed.notices = (*packed.notices, notice)
@@ -570,21 +562,22 @@ class AsyncAgentMemory:
         reread: bool = False,
         since: datetime | None = None,
         by: str = "",
+        read_all: bool = False,
         progress: ProgressCallback = no_progress,
     ) -> list[JobReport]:
         """Run the background jobs (or one of them) for this user now; a report of each.
 
-        `consolidate` reads every turn that nobody has read yet, with the language model of the settings, or by rules
-        where none is set. `retry_parked` takes up what was parked. `reread` reads again what only rules read,
-        or what the model `by` read, `since` a moment; what was read of it goes, where nobody touched it since. Raises
-        InvalidRecord for an unknown job, ConfigError for a model that cannot be used; a model that is away is told in
-        the report.
+        `consolidate` reads turns that nobody has read yet, of ten conversations or with `read_all` of all, with the
+        language model of the settings, or by rules where none is set. `retry_parked` takes up what was parked. `reread`
+        reads again what only rules read, or what the model `by` read, `since` a moment; what was read of it goes, where
+        nobody touched it since. Raises InvalidRecord for an unknown job, ConfigError for a model that cannot be used; a
+        model that is away is told in the report.
         """
         from agentmem.jobs.reread import build_reread
         from agentmem.jobs.runner import run_job_for_user
 
-        again = build_reread(reread=reread, by=by, since=since)
-        options = JobOptions(dry_run=dry_run, retry_parked=retry_parked, reread=again, progress=progress)
+        again, limit = build_reread(reread=reread, by=by, since=since), ALL_CONVERSATIONS if read_all else DEFAULT_LIMIT
+        options = JobOptions(dry_run=dry_run, retry_parked=retry_parked, reread=again, limit=limit, progress=progress)
         return [
             await run_job_for_user(self.engine, module, self.scope, options) for module in select_jobs(job).values()
         ]

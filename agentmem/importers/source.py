@@ -382,7 +382,11 @@ def _parse_json(raw: bytes, place: SourceLocation, on_error: ErrorHandler) -> It
     except RecursionError:
         on_error(place.build_error(name, "is nested too deeply"))
     else:
-        yield value, place
+        inner = value.lstrip()[:1] if isinstance(value, str) else ""
+        if inner in ("{", "["):  # JSON that was written as a text of JSON
+            yield from _parse_json(value.encode("utf-8", "surrogatepass"), place, on_error)
+        else:
+            yield value, place
 
 
 def _refuse_constant(constant: str) -> NoReturn:

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import importlib
 import pkgutil
+import sys
 from dataclasses import dataclass, field
 from types import ModuleType
 from typing import TYPE_CHECKING
@@ -31,19 +32,23 @@ if TYPE_CHECKING:
     from agentmem.jobs.reread import Reread
 
 
+DEFAULT_LIMIT = 10  # conversations of one run
+ALL_CONVERSATIONS = sys.maxsize
+
+
 @dataclass(frozen=True, slots=True)
 class JobOptions:
     """How a job is run. `dry_run` changes nothing; `retry_parked` takes up what was parked, `reread` what a worse
     reader read; `progress` is told what is done.
 
-    `limit` is how many conversations that need work one run takes on. `budget` is the account of a longer run that
-    this one is a part of.
+    `limit` is how many conversations that need work one run takes on; ALL_CONVERSATIONS reads each to its end. `budget`
+    is the account of a longer run that this one is a part of.
     """
 
     dry_run: bool = False
     retry_parked: bool = False
     reread: Reread | None = None
-    limit: int = 10
+    limit: int = DEFAULT_LIMIT
     progress: ProgressCallback = no_progress
     budget: Budget | None = None
 

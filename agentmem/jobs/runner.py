@@ -138,6 +138,7 @@ class RunReport:
         self.cost += report.cost or 0.0
         self.stop_reason = report.stop_reason or self.stop_reason
         self.abort_others |= report.abort_others
+        self.has_more |= bool(report.pending and report.conversations)  # of this user; without progress it would spin
 
 
 def trigger_of(module: ModuleType) -> str:

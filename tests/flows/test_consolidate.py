@@ -8,6 +8,9 @@ import pytest
 
 from agentmem import AsyncAgentMemory
 from agentmem.errors import InvalidRecord
+from agentmem.jobs.builtin import consolidate
+from agentmem.jobs.job import JobOptions
+from agentmem.jobs.runner import run_job
 from tests.fakes.scribe import SPEC, FakeExtractionLLM
 from tests.flows.read_turns import LIVES, MOVED, PLEASANT, REPLIES, open_memory_with_llm, read_summaries
 
@@ -301,3 +304,29 @@ async def test_what_is_known_and_said_twice_in_other_words_is_one_fact(
         (fact,) = await memory.semantic.facts()
         assert (fact.id, fact.source_turn_ids) == (home.id, tuple(turn.id for turn in turns))
         assert await memory.semantic.reviews() == []
+
+
+async def test_reading_all_reads_every_conversation_to_its_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(consolidate, "MAX_TURNS_PER_CONVERSATION", 3)
+    async with AsyncAgentMemory("alice", home=tmp_path, embedder="hash") as memory:
+        for number in range(12):
+            turns = [f"I like tea number {number}-{each}." for each in range(7 if number == 0 else 1)]
+            await memory.scoped(conversation_id=f"c{number}").store_turns(turns)
+        (report,) = await memory.consolidate("consolidate")
+        assert report.pending == 3  # of 12, and the long one is not read to its end
+        told: list[tuple[int, int]] = []
+        (report,) = await memory.consolidate(
+            "consolidate", read_all=True, progress=lambda stage, done, total: told.append((done, total))
+        )
+        assert (report.pending, report.conversations) == (0, 4)
+        assert told[0] == (0, 3)
+        assert (await memory.consolidate("consolidate", read_all=True))[0].conversations == 0
+
+
+async def test_a_run_says_that_more_of_one_user_waits(tmp_path: Path) -> None:
+    async with AsyncAgentMemory("alice", home=tmp_path, embedder="hash") as memory:
+        for number in range(3):
+            await memory.scoped(conversation_id=f"c{number}").store_turn(f"I live in Vigo, street {number}.")
+        first = await run_job(memory.engine, consolidate, JobOptions(limit=2))
+        second = await run_job(memory.engine, consolidate, JobOptions(limit=2))
+        assert (first.has_more, second.has_more) == (True, False)

@@ -11,6 +11,7 @@ import re
 import selectors
 import shutil
 import subprocess
+import zipfile
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -21,6 +22,7 @@ from agentmem import AgentMemory
 from tests.flows.test_reviews import ask
 from tests.gates.installed import FENCE, ROOT, Installed, read_blocks
 from tests.gates.test_documented_commands import MCP_CLIENT
+from tests.unit.chat_exports import CHATGPT
 
 PAGE = "docs/cli.md"
 ID = re.compile(r"\b019[0-9a-f]{5}-[0-9a-f]{4}-7[0-9a-f-]{21}\b")
@@ -125,6 +127,9 @@ def prepared(tmp_path_factory: pytest.TempPathFactory) -> Prepared:
     (folder / "turns.jsonl.gz").write_bytes(gzip.compress(f"{lines}\nno JSON\n".encode()))
     (folder / "chats").mkdir()
     (folder / "chats" / "one.json").write_text('[{"role": "user", "content": "Hello."}]', encoding="utf-8")
+    (folder / "conversations.json").write_text(json.dumps(CHATGPT), encoding="utf-8")
+    with zipfile.ZipFile(folder / "chatgpt-export.zip", "w") as archive:
+        archive.write(folder / "conversations.json", "conversations.json")
     client = folder / "claude"
     client.write_text(MCP_CLIENT, encoding="utf-8")
     client.chmod(0o755)

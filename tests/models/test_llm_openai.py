@@ -122,9 +122,9 @@ async def test_after_close_nothing_is_sent(options: LLMOptions, service: FakeLLM
     assert service.requests == []
 
 
-async def test_half_characters_are_sent_as_question_marks(llm: LLM, service: FakeLLMService) -> None:
+async def test_half_characters_are_sent_as_replacement_characters(llm: LLM, service: FakeLLMService) -> None:
     await llm.complete(replace(ASK, system="\ud800", content="a\udfffb"))
-    assert "a?b" in str(service.requests[0])
+    assert "a\ufffdb" in str(service.requests[0])
 
 
 async def test_a_good_answer_and_what_it_used_up(llm: LLM, service: FakeLLMService) -> None:

@@ -75,6 +75,22 @@ def test_chatgpt_without_an_open_node_reads_up_to_the_newest(tmp_path: Path, cur
     assert said(read(tmp_path, exports.chatgpt(*nodes, current=current))[0]) == [("user", "Hi"), ("user", "New")]
 
 
+def test_chatgpt_reads_one_conversation_by_itself(tmp_path: Path) -> None:
+    conversation = exports.CHATGPT[0]
+    whole = read(tmp_path, [conversation])[0]
+    assert whole
+    for indent in (None, 1):
+        assert read(tmp_path, json.dumps(conversation, indent=indent))[0] == whole
+
+
+def test_an_id_with_half_a_character_costs_nothing(tmp_path: Path) -> None:
+    node = exports.chatgpt_node
+    nodes = node("\ud800", None, "Hi", time=1), node("\ud801", "\ud800", "New", time=2)
+    items, _, errors = read(tmp_path, exports.chatgpt(*nodes, current=None))
+    assert (said(items), errors) == ([("user", "Hi"), ("user", "New")], [])
+    assert items[0]["turn_id"] != items[1]["turn_id"]
+
+
 def test_chatgpt_ends_a_circle_of_parents(tmp_path: Path) -> None:
     nodes = exports.chatgpt_node("a", "b", "One"), exports.chatgpt_node("b", "a", "Two")
     assert said(read(tmp_path, exports.chatgpt(*nodes, current="b"))[0]) == [("user", "One"), ("user", "Two")]

@@ -374,3 +374,8 @@ def test_a_format_that_is_given_is_not_detected(tmp_path: Path) -> None:
 
 def test_a_first_line_that_is_nested_too_deeply_is_no_export(tmp_path: Path) -> None:
     assert not is_export(list_source_files(write(tmp_path, "[" * 50_000))[0])
+
+
+def test_json_that_was_written_as_a_text_of_json_is_read(tmp_path: Path) -> None:
+    inner = json.dumps({"messages": [{"role": "user", "content": "A \ud83d."}]})
+    assert [turn["content"] for turn in document(tmp_path, inner)] == ["A \ufffd."]

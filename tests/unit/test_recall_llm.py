@@ -182,7 +182,7 @@ async def test_switched_off_they_cost_and_change_nothing(memory: AsyncAgentMemor
     plain = await recall_with(build_llm_recall_layer(memory, llm), memory, "what do Ann and Bob play?")
     assert [line.technique for line in plain.receipt.trace] == DEFAULT_TECHNIQUES
     assert llm.requests == []
-    assert (plain.notices, plain.relevant) == ((), True)
+    assert (plain.notices, plain.relevant) == ((), None)
 
 
 async def test_without_a_model_one_notice_names_all_that_need_one(memory: AsyncAgentMemory) -> None:

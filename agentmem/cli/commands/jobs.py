@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 
 
 @click.command("consolidate", short_help="Learn from turns.")
+@click.option("--all", "read_all", is_flag=True, help="Read all that waits, such as after an import.")
 @click.option("--dry-run", is_flag=True, help="Only say what there is to read.")
 @click.option(
     "--retry-parked", is_flag=True, help="Take up turns that were parked because no reply about them was usable."
@@ -42,6 +43,7 @@ if TYPE_CHECKING:
 def consolidate_command(
     cli: CliContext,
     *,
+    read_all: bool,
     dry_run: bool,
     retry_parked: bool,
     reread: bool,
@@ -51,7 +53,7 @@ def consolidate_command(
     max_calls: int | None,
     max_cost: float | None,
 ) -> int:
-    """Read every turn that was not read yet, oldest conversation first, ten conversations in a run.
+    """Read turns that were not read yet, oldest conversation first: ten conversations in a run, or --all of them.
 
     With a language model (setting llm) or, without one, by rules for plain English. What is doubtful becomes a
     question, see agentmem reviews. A second run without new turns does nothing. Exit code 3 when something was parked,
@@ -59,7 +61,7 @@ def consolidate_command(
 
     \b
     Examples:
-      agentmem consolidate
+      agentmem consolidate --all
       agentmem consolidate --llm anthropic --max-cost 0.50
       agentmem consolidate --dry-run --json
       agentmem consolidate --reread --since 2026-03-01
@@ -75,6 +77,7 @@ def consolidate_command(
                 reread=reread,
                 since=since,
                 by=by,
+                read_all=read_all,
                 progress=progress,
             )
         )
@@ -101,7 +104,7 @@ def _render_job_report(report: JobReport) -> list[str]:
     if report.stop_reason:
         lines.append(f"stopped: {report.stop_reason}")
     if report.pending:
-        lines.append(f"{pluralize(report.pending, 'conversation')} still to read")
+        lines.append(f"{pluralize(report.pending, 'conversation')} still to read: agentmem consolidate --all")
     return lines
 
 

@@ -140,6 +140,8 @@ def _render_report(report: ImportReport) -> str:
     if report.conversations:
         counted += f", {pluralize(report.conversations, 'conversation')}"
     lines = [f"{', '.join(parts)}; {counted}, {report.seconds:.1f} s"]
+    if report.new_turns:
+        lines.append("  read it now: agentmem consolidate --all")
     lines += [f"  left out: {count:,} × {reason}" for reason, count in report.left_out.items()]
     return "\n".join(lines)
 

@@ -32,8 +32,8 @@ _LABELS = {
 
 
 def detect_chatgpt(source: SourceFile) -> bool:
-    """Whether a document is a list of conversations, each a tree of messages."""
-    first = next(iter(source.find_sample("item")), None)
+    """Whether a document is a conversation that is a tree of messages, or a list of such."""
+    first = next(iter(source.find_sample(*_find_paths(source))), None)
     return isinstance(first, Mapping) and isinstance(first.get("mapping"), Mapping)
 
 
@@ -56,7 +56,11 @@ def read_chatgpt(source: SourceFile, on_error: ErrorHandler) -> Iterator[ImportI
             at = location.child("mapping").child(key)
             yield from report_errors(_read_message(messages[key], key, conversation_id, at), at, on_error)
 
-    return read_each(source, ("item",), parse, on_error)
+    return read_each(source, _find_paths(source), parse, on_error)
+
+
+def _find_paths(source: SourceFile) -> tuple[str, ...]:
+    return ("",) if isinstance(source.sample, Mapping) else ("item",)
 
 
 def _read_message(

@@ -34,7 +34,7 @@ from agentmem.extraction.reconciler import RULES_SOURCE, Reconciler
 from agentmem.extraction.wall_clock import restore_moments, to_wall_window
 from agentmem.extraction.windows import is_substantive, split_into_windows
 from agentmem.jobs.due_records import read_dead_letter_seqs, record_failures
-from agentmem.jobs.job import JobOptions, JobReport
+from agentmem.jobs.job import ALL_CONVERSATIONS, JobOptions, JobReport
 from agentmem.jobs.reread import Reread, find_rereadable, release_turns
 from agentmem.jobs.runner import hold_lease, publish_lock
 from agentmem.memory.context import MemoryContext
@@ -261,7 +261,8 @@ class _ConsolidateRun:
     options: JobOptions
     report: JobReport
     budget: Budget
-    visited: set[tuple[str, str]] = field(default_factory=set)  # conversations that this run is done with
+    # Conversations that this run is done with, and how many of their turns waited when it came to them.
+    visited: dict[tuple[str, str], int] = field(default_factory=dict)
     lost: set[tuple[str, str]] = field(default_factory=set)  # those whose lease was lost once
 
     def __post_init__(self) -> None:
@@ -283,12 +284,18 @@ class _ConsolidateRun:
         """Conversation by conversation, until enough of them needed work or none is left."""
         worked = 0
         while worked < self.options.limit:
-            waiting = [each for each in await self._find_pending() if self._conversation_key(each) not in self.visited]
+            waiting = [each for each in await self._find_pending() if not self._is_done(each)]
             if not waiting:
                 return
             self.options.progress(NAME, len(self.visited), len(self.visited) + len(waiting))
-            self.visited.add(self._conversation_key(waiting[0]))
+            self.visited[self._conversation_key(waiting[0])] = len(waiting[0].ordinals)
             worked += await self._process_conversation(waiting[0])
+
+    def _is_done(self, pending: PendingConversation) -> bool:
+        """Whether this run leaves a conversation: visited once, or where it reads all, without getting on."""
+        before = self.visited.get(self._conversation_key(pending))
+        gets_on = self.options.limit == ALL_CONVERSATIONS and before is not None and len(pending.ordinals) < before
+        return before is not None and not gets_on
 
     async def _find_pending(self) -> list[PendingConversation]:
         return find_pending_conversations(
@@ -340,7 +347,7 @@ class _ConsolidateRun:
         """Visit a conversation again: a machine that slept for longer than a lease lost it to nobody."""
         if conversation not in self.lost:
             self.lost.add(conversation)
-            self.visited.discard(conversation)
+            self.visited.pop(conversation, None)
 
     async def _process_windows(
         self, leased: _LeasedConversation, turns: Sequence[Turn], context_turns: Sequence[Turn]
