@@ -25,6 +25,7 @@ _HOMES = {
     "announce": "turns",
     "audit": "audit",
     "beliefs": "facts",
+    "config": "config",
     "consolidate": "jobs",
     "context": "recall",
     "correct": "facts",

@@ -80,3 +80,23 @@ def test_an_announcement_is_told_to_all_agents(cli: Any) -> None:
         "Cake, too",
     ]
     assert cli.run("announce", "x", "--expires-in", "0").exit_code == 2
+
+
+@pytest.mark.parametrize(
+    "words, due",
+    [
+        ("tomorrow", "2026-03-02T23:59:59+00:00"),
+        ("in three days", "2026-03-04T23:59:59+00:00"),
+        ("2026-05-01", "2026-05-01T00:00:00+00:00"),
+        ("2026-05-01T18:00:00+02:00", "2026-05-01T16:00:00+00:00"),
+    ],
+)
+def test_a_deadline_may_be_said_in_words(cli: Any, words: str, due: str) -> None:
+    goal = cli.json("goals", "add", "Call the bank", "--deadline", words, *NOW)
+    assert goal["deadline"].replace("Z", "+00:00") == due
+
+
+def test_a_deadline_that_is_none_is_refused(cli: Any) -> None:
+    result = cli.run("goals", "add", "Call the bank", "--deadline", "whenever")
+    assert result.exit_code == 2
+    assert "'whenever' is no date or time" in result.stderr

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from datetime import datetime
+from collections.abc import Mapping
+from datetime import UTC, datetime, time
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -43,21 +44,46 @@ def list_goals_command(cli: CliContext, *, status: GoalStatus | None) -> None:
 @click.command("add", short_help="Add a goal.")
 @click.argument("text", metavar="TEXT")
 @click.option("--priority", type=click.IntRange(1, 5), help="How urgent it is, 5 most. [default: 3]")
-@click.option("--deadline", type=parse_datetime, metavar="MOMENT", help="Until when it is to be reached.")
+@click.option("--deadline", metavar="MOMENT", help="Until when: a date, a time in ISO 8601, or words such as tomorrow.")
 @click.option("--parent", metavar="ID", help="The goal that it is a part of.")
 @memory_options()
 def add_goal_command(
-    cli: CliContext, *, text: str, priority: int | None, deadline: datetime | None, parent: str | None
+    cli: CliContext, *, text: str, priority: int | None, deadline: str | None, parent: str | None
 ) -> None:
-    """Add the goal TEXT.
+    """Add the goal TEXT. A day in words is due at its end, in the user's time zone.
 
     \b
     Examples:
       agentmem goals add "Book a flight" --priority 5 --deadline 2026-05-01
+      agentmem goals add "Call the bank" --deadline tomorrow
     """
-    given = {"priority": priority, "deadline": deadline, "parent_id": parent}
+    given = {"description": text, "priority": priority, "parent_id": parent}
     said = {name: value for name, value in given.items() if value is not None}
-    _show_changed(cli, cli.run_for_user(lambda memory: memory.add_goal({"description": text, **said})))
+    _show_changed(cli, cli.run_for_user(lambda memory: _add_goal(memory, said, deadline)))
+
+
+async def _add_goal(memory: AsyncAgentMemory, fields: Mapping[str, Any], deadline: str | None) -> Goal:
+    if deadline is not None:
+        fields = {**fields, "deadline": await _read_deadline(memory, deadline)}
+    return await memory.add_goal(fields)
+
+
+async def _read_deadline(memory: AsyncAgentMemory, words: str) -> datetime:
+    """The moment that ISO 8601 or words name; of a day in words its last second, where the user is."""
+    from agentmem.extraction.plain.dates import find_dates
+    from agentmem.memory.context import MemoryContext
+    from agentmem.memory.user_zone import read_local_time
+
+    try:
+        return parse_datetime(words)
+    except click.BadParameter:
+        local = await read_local_time(MemoryContext(memory.engine, memory.scope))
+        now = local.localize(memory.engine.clock.now())
+        found = find_dates(words.casefold(), now.replace(tzinfo=UTC), "future")
+        if not found:
+            raise
+        day = (found[-1].end or found[-1].moment).date()
+        return datetime.combine(day, time(23, 59, 59), tzinfo=now.tzinfo)
 
 
 @click.command("complete", short_help="End a goal as completed.")
