@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 from agentmem.core.clock import Stopwatch, derive_id
 from agentmem.core.input_fields import TurnInput
+from agentmem.core.record import Record
 from agentmem.errors import Conflict, InvalidRecord
 from agentmem.importers.format import Format, build_unknown_error, detect_format, get_format
 from agentmem.importers.items import ImportedEntity, ImportedFact, ImportedRelation, ImportItem, ImportReport, Omission
@@ -249,40 +250,45 @@ class Importer:
         assert file.format is not None
         items, done, stage = self._read_items(file.source, file.format, quiet=True), 0, f"storing {file.source.name}"
         turns_before, facts_before = await _count(memory, "Turn"), await _count(memory, "Fact")
-        writer = KnowledgeWriter(memory)
+        writer, head = KnowledgeWriter(memory), (await memory.engine.log.head(memory.scope)).seq
         progress(stage, 0, file.count)
         while batch := await asyncio.to_thread(lambda: list(islice(items, BATCH_SIZE))):
             turns = [item for item in batch if isinstance(item, dict)]
-            if turns:
-                await self._store_turns(memory, turns, file.format.is_strict)
+            stored: list[Record] = await self._store_turns(memory, turns, file.format.is_strict) if turns else []
             for item in batch:
                 if isinstance(item, ImportedFact | ImportedEntity | ImportedRelation):
-                    await self._store_knowledge(writer, item, file.format.is_strict)
+                    stored += await self._store_knowledge(writer, item, file.format.is_strict)
+            new = dict.fromkeys(each.operation_id for each in stored if each.seq > head and each.operation_id)
+            self.report.operation_ids += [each for each in new if each not in self.report.operation_ids]
             done += len(batch)
             progress(stage, done, file.count)
         self.report.new_turns += await _count(memory, "Turn") - turns_before
         self.report.new_facts += await _count(memory, "Fact") - facts_before
 
-    async def _store_turns(self, memory: ImportTarget, batch: Sequence[TurnInput], is_strict: bool) -> None:
+    async def _store_turns(self, memory: ImportTarget, batch: Sequence[TurnInput], is_strict: bool) -> list[Record]:
         given = [{name: value for name, value in turn.items() if name != "owner"} for turn in batch]
+        stored: list[Record] = []
         try:
-            await memory.store_turns(given)
+            stored += await memory.store_turns(given)
         except (Conflict, InvalidRecord):
             if self._stops(is_strict=is_strict):
                 raise
             for turn in given:  # find the ones that are to blame
                 try:
-                    await memory.store_turns([turn])
+                    stored += await memory.store_turns([turn])
                 except (Conflict, InvalidRecord) as error:
                     self._handle_error(error, is_strict=is_strict)
+        return stored
 
     async def _store_knowledge(
         self, writer: KnowledgeWriter, item: ImportedFact | ImportedEntity | ImportedRelation, is_strict: bool
-    ) -> None:
+    ) -> list[Record]:
         try:
-            await writer.store(item)
+            fact = await writer.store(item)
         except (Conflict, InvalidRecord) as error:
             self._handle_error(error, is_strict=is_strict)
+            return []
+        return [] if fact is None else [fact]
 
     async def _import_export(self, memory: ImportTarget, source: SourceFile, progress: ProgressCallback) -> None:
         from agentmem.admin.export_import import import_user

@@ -68,7 +68,7 @@ class ImportReport:
     """What came of an import: what was read, what of it was new, and what was left out and why.
 
     `formats` counts the files of each format, `left_out` what did not come in by its reason, `skipped` all of it that
-    was wrong. With `dry_run` nothing was stored, and the `new_` fields are 0.
+    was wrong, `operation_ids` can be undone one by one. With `dry_run` nothing was stored, and the `new_` fields are 0.
     """
 
     files: int = 0
@@ -85,6 +85,7 @@ class ImportReport:
     new_changes: int = 0
     skipped: int = 0
     left_out: dict[str, int] = field(default_factory=dict)
+    operation_ids: list[str] = field(default_factory=list)
     seconds: float = 0.0
     dry_run: bool = False
 

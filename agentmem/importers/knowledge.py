@@ -55,16 +55,17 @@ class KnowledgeWriter:
         self._memory = memory
         self._entities: dict[str, list[Entity]] | None = None  # by slugs of their names
 
-    async def store(self, item: ImportedFact | ImportedEntity | ImportedRelation) -> None:
-        """Store one item. Raises InvalidRecord for what cannot be stored."""
+    async def store(self, item: ImportedFact | ImportedEntity | ImportedRelation) -> Fact | None:
+        """Store one item, and return it if it is a fact. Raises InvalidRecord for what cannot be stored."""
         if isinstance(item, ImportedFact):
-            await self._store_fact(item)
-        elif isinstance(item, ImportedEntity):
+            return await self._store_fact(item)
+        if isinstance(item, ImportedEntity):
             await self._ensure_entity(item.name, item.type, item.description)
         else:
             await self._relate(item)
+        return None
 
-    async def _store_fact(self, item: ImportedFact) -> None:
+    async def _store_fact(self, item: ImportedFact) -> Fact:
         entities = [await self._ensure_entity(name) for name in item.about]
         times = (item.valid_from, item.valid_to)
         given: dict[str, Any] = {
@@ -79,7 +80,7 @@ class KnowledgeWriter:
         if item.is_verbatim:
             fields["slot"] = ""
         key = derive_id("import", item.id, item.claim, item.subject, *map(str, times), *entities, *item.tags)
-        await self._memory.semantic.learn_fact(item.claim, source=SOURCE, idempotency_key=key, **fields)
+        return await self._memory.semantic.learn_fact(item.claim, source=SOURCE, idempotency_key=key, **fields)
 
     async def _ensure_entity(self, name: str, kind: str = "", description: str = "") -> str:
         """The id of the entity of this name, stored where it is new, or where the file says more of it.

@@ -22,7 +22,7 @@ def test_settings_are_listed_with_where_they_come_from(
     assert (rows["seed"]["value"], rows["seed"]["from"]) == ("4", "option")
     assert rows["llm"]["from"] == f"{file}, line 1"
     assert (rows["recall.ranking.few_turns"]["value"], rows["recall.ranking.few_turns"]["from"]) == (
-        7,
+        "7",
         "environment variable AGENTMEM_RECALL__RANKING__FEW_TURNS",
     )
     text = cli("config", "--changed")

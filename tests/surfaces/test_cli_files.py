@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import threading
 from pathlib import Path
 from typing import Any
@@ -28,6 +29,7 @@ def test_turns_are_imported_once(cli: Any) -> None:
         "new_turns": 60,
         "skipped": 0,
     }
+    assert len(first["operation_ids"]) == 1
     assert cli("import", str(DEMO)).startswith("0 turns stored (60 were there); 1 file (messages), 3 conversations, ")
     assert "s1-10" in cli("remember", "who is allergic to peanuts?")
 
@@ -183,3 +185,11 @@ def test_a_damaged_export_is_refused(cli: Any, other_home: Any, tmp_path: Path) 
     assert refused.exit_code == 2
     assert "UTF-8" in refused.stderr
     assert other("remember", "One") == "nothing found\n"
+
+
+def test_an_import_can_be_taken_back(cli: Any) -> None:
+    out = cli("import", str(DEMO))
+    assert "read it now: agentmem consolidate --all" in out
+    (operation,) = re.findall(r"operation (\S+)", out)
+    cli("undo", operation)
+    assert cli("remember", "peanuts") == "nothing found\n"

@@ -12,11 +12,13 @@ from typing import TYPE_CHECKING, Any, TextIO
 import click
 
 from agentmem.cli.context import CliContext, UserPath, memory_options
-from agentmem.cli.render import Progress, echo_stderr, pluralize
+from agentmem.cli.render import Progress, echo_stderr, pluralize, render_operation
 
 if TYPE_CHECKING:
     from agentmem.admin.export_import import UserExportReport
     from agentmem.importers.items import ImportReport
+
+MAX_SHOWN_OPERATIONS = 3
 
 
 @click.command("export", short_help="Write all to a file.")
@@ -142,6 +144,10 @@ def _render_report(report: ImportReport) -> str:
     lines = [f"{', '.join(parts)}; {counted}, {report.seconds:.1f} s"]
     if report.new_turns:
         lines.append("  read it now: agentmem consolidate --all")
+    if len(report.operation_ids) <= MAX_SHOWN_OPERATIONS:
+        lines += [render_operation(each) for each in report.operation_ids]
+    else:
+        lines.append(f"  {len(report.operation_ids):,} operations that agentmem undo takes: --json lists them")
     lines += [f"  left out: {count:,} × {reason}" for reason, count in report.left_out.items()]
     return "\n".join(lines)
 
