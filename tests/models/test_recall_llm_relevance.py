@@ -65,6 +65,13 @@ async def test_words_alone_are_relevant_where_vectors_are_far(
     assert not (await memory.remember("pyjamas?")).relevant
 
 
+async def test_a_common_verb_alone_is_not_relevant(memory: AsyncAgentMemory, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(scoring, "RELEVANCE_THRESHOLDS", {"hash:": RelevanceThreshold(cosine=2.0, term_coverage=0.16)})
+    await store_lines(memory, "Ann: I like tea.", conversation="tea")
+    assert not (await memory.remember("do I like golf?")).relevant
+    assert (await memory.remember("do I like tea?")).relevant
+
+
 async def test_nothing_is_said_where_it_cannot_be_told(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     async with open_memory(home, ManualClock()) as few:
         await store_lines(few, *LINES)
