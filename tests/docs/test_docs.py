@@ -12,12 +12,15 @@ from pathlib import Path
 import pytest
 
 from agentmem.text.templates import load_templates
+from docs.examples.picture import draw, run_demo
 from tests.servers.stack import Stack
 
 ROOT = Path(__file__).resolve().parents[2]
 
 
-PYTHON = re.compile(r"^```python\n(.*?)^```", re.MULTILINE | re.DOTALL)
+# A block of text right after a program of these pages is what it prints.
+EXACT = ("README.md", "docs/quickstart.md")
+PYTHON = re.compile(r"^```python\n(.*?)^```(?:\n\n```text\n(.*?)^```)?", re.MULTILINE | re.DOTALL)
 PAGES = [
     "README.md",
     "docs/quickstart.md",
@@ -34,7 +37,9 @@ PAGES = [
     "docs/beliefs.md",
 ]
 BLOCKS = [
-    (page, number, code) for page in PAGES for number, code in enumerate(PYTHON.findall((ROOT / page).read_text()))
+    (page, number, code, shown if page in EXACT else "")
+    for page in PAGES
+    for number, (code, shown) in enumerate(PYTHON.findall((ROOT / page).read_text()))
 ]
 EMBEDDED = [block for block in BLOCKS if "log_url" not in block[2]]
 ON_SERVERS = [block for block in BLOCKS if block not in EMBEDDED]
@@ -43,19 +48,23 @@ NAMED = sorted(
 )
 
 
-def names(blocks: list[tuple[str, int, str]]) -> list[str]:
-    return [f"{page}-{number}" for page, number, _ in blocks]
+def names(blocks: list[tuple[str, int, str, str]]) -> list[str]:
+    return [f"{page}-{number}" for page, number, _, _ in blocks]
 
 
 # Runs each block in a folder of its own, and all in one process: to start one takes longer than most blocks.
 RUNNER = """
-import json, os, sys, traceback
+import contextlib, io, json, os, sys, traceback
 failed = 0
-for page, number, code in json.load(sys.stdin):
+for page, number, code, shown in json.load(sys.stdin):
     os.makedirs(folder := f"{sys.argv[1]}/{page}/{number}")
     os.chdir(folder)
+    os.environ["AGENTMEM_HOME"] = f"{sys.argv[1]}/{page}/home"  # as typed from top to bottom
     try:
-        exec(compile(code, f"{page}, block {number}", "exec"), {"__name__": "__main__"})
+        with contextlib.redirect_stdout(io.StringIO()) as printed:
+            exec(compile(code, f"{page}, block {number}", "exec"), {"__name__": "__main__"})
+        if shown and shown != printed.getvalue():
+            raise AssertionError(f"{page}, block {number} prints:\\n{printed.getvalue()}")
     except BaseException:
         traceback.print_exc()
         failed += 1
@@ -64,14 +73,16 @@ sys.exit(failed)
 
 
 def test_code_in_documents_runs(tmp_path: Path) -> None:
-    assert {page for page, _, _ in EMBEDDED} == set(PAGES)
+    assert {page for page, _, _, _ in EMBEDDED} == set(PAGES)
     command = [sys.executable, "-c", RUNNER, str(tmp_path)]
     run = subprocess.run(command, input=json.dumps(EMBEDDED), capture_output=True, text=True, timeout=180)
     assert run.returncode == 0, run.stderr
 
 
-@pytest.mark.parametrize("page,number,code", ON_SERVERS, ids=names(ON_SERVERS))
-def test_code_in_documents_runs_on_servers(page: str, number: int, code: str, tmp_path: Path, stack: Stack) -> None:
+@pytest.mark.parametrize("page,number,code,shown", ON_SERVERS, ids=names(ON_SERVERS))
+def test_code_in_documents_runs_on_servers(
+    page: str, number: int, code: str, shown: str, tmp_path: Path, stack: Stack
+) -> None:
     for name, url in stack.urls.items():
         code, changed = re.subn(f'"{name}": "[^"]+"', f'"{name}": "{url}"', code)
         assert changed == 1
@@ -85,6 +96,10 @@ def test_tests_that_documents_name_exist() -> None:
     known = {name for text in texts for name in re.findall(r"^(?:async )?def (test_\w+)\(", text, re.MULTILINE)}
     assert len(NAMED) > 100
     assert set(NAMED) - known == set()
+
+
+def test_the_picture_of_the_readme_shows_what_the_demo_prints() -> None:
+    assert (ROOT / "docs/pictures/demo.svg").read_text(encoding="utf-8") == draw(run_demo()), "run: make picture"
 
 
 @pytest.mark.parametrize("prompt", ["extract.md", "extract_agent.md"])
