@@ -27,11 +27,11 @@ from agentmem.jobs.job import ALL_CONVERSATIONS, DEFAULT_LIMIT, JobOptions, JobR
 from agentmem.memory.announcements import announce
 from agentmem.memory.context import Diff, ErasureReceipt, ForgetReceipt, MemoryContext
 from agentmem.memory.episodic import EpisodicMemory, OnError, StoredTurns
-from agentmem.memory.profile import Profile, UserProfile
 from agentmem.memory.read_audit import audit_read
 from agentmem.memory.semantic.belief_digest import read_digest
 from agentmem.memory.semantic.belief_view import SlotBeliefs
 from agentmem.memory.semantic.standing import Standing, Standings
+from agentmem.memory.semantic.user_profile import UserProfile
 from agentmem.recall.audit import AuditView, RecallAudit
 from agentmem.recall.bundle import MemoryBundle
 from agentmem.recall.context import Context, gather_sources
@@ -339,6 +339,8 @@ class AsyncAgentMemory:
     @audit_read
     async def profile(self) -> UserProfile:
         """What is believed of the user, slot by slot with its sources, and what a program set with `update_profile`."""
+        from agentmem.memory.profile import Profile
+
         return await Profile(self._context).read()
 
     async def update_profile(
@@ -351,6 +353,8 @@ class AsyncAgentMemory:
         idempotency_key: str | None = None,
     ) -> User:
         """Merge what is given into the profile; None inside a mapping removes that entry."""
+        from agentmem.memory.profile import Profile
+
         return await Profile(self._context).update(
             idempotency_key=idempotency_key,
             preferences=preferences,

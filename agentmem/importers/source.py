@@ -206,8 +206,8 @@ def list_source_files(path: Path) -> list[SourceFile]:
     try:
         with zipfile.ZipFile(path) as archive:
             names = sorted(each.filename for each in archive.infolist() if not each.is_dir())
-    except (zipfile.BadZipFile, OSError) as error:
-        raise ConfigError(f"cannot read {path.name}: {error}") from error
+    except (zipfile.BadZipFile, OSError, ValueError) as error:
+        raise SourceLocation(path.name).build_error("archive", f"cannot be read: {error}") from error
     hidden = [name for name in names if any(part.startswith((".", "__MACOSX")) for part in name.split("/"))]
     return [SourceFile(name, _open_member(path, name)) for name in names if name not in hidden]
 
@@ -226,7 +226,7 @@ def _open_member(path: Path, name: str) -> Callable[[], BinaryIO]:
             return _Guarded(archive.open(name), name, archive)
         except (zipfile.BadZipFile, RuntimeError) as error:  # damaged, or with a password
             archive.close()
-            raise ConfigError(f"cannot read {name} of {path.name}: {error}") from error
+            raise SourceLocation(path.name, path=name).build_error("archive", f"cannot be read: {error}") from error
 
     return open_bytes
 

@@ -331,7 +331,7 @@ def test_the_example_prints_what_the_page_shows(tmp_path: Path, monkeypatch: pyt
     for word in shlex.split(block["sh"], comments=True):
         if (name := word.partition("="))[1]:
             monkeypatch.setenv(name[0], name[2])
-    code, shown = PYTHON.findall(TEXT)[0], re.findall(r"^```text\n(.*?)^```", TEXT, re.MULTILINE | re.DOTALL)[0]
+    code, shown = PYTHON.findall(TEXT)[0][0], re.findall(r"^```text\n(.*?)^```", TEXT, re.MULTILINE | re.DOTALL)[0]
     run = subprocess.run([sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True, timeout=60)
     assert (run.stdout, run.returncode) == (shown, 0), run.stderr
 

@@ -9,8 +9,8 @@ from pydantic import Field
 
 from agentmem.core.record import ReviewDecision, ReviewTopic
 from agentmem.core.records import Edge, Entity, Review, Synopsis, User
-from agentmem.memory.profile import UserProfile
 from agentmem.memory.semantic.entities import EntityGraph
+from agentmem.memory.semantic.user_profile import UserProfile
 from agentmem.server.auth import Reader, RequestBody, ViewFields, ViewQuery, Writer, open_view
 from agentmem.server.rest.fields import IdempotencyKey, Moment
 
