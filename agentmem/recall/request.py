@@ -92,9 +92,7 @@ class RecallRequest:
         """That a long query was read in part; () for others."""
         if len(self.query) <= MAX_QUERY_CHARS:
             return ()
-        return (
-            f"The query has {len(self.query):,} characters: the first and last {MAX_QUERY_CHARS // 2:,} count.",
-        )
+        return (f"The query has {len(self.query):,} characters: the first and last {MAX_QUERY_CHARS // 2:,} count.",)
 
     @property
     def kinds(self) -> tuple[str, ...]:

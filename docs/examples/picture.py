@@ -18,7 +18,7 @@ PLAIN = 'fill="#c9d1d9"'
 STYLED = re.compile(r"\x1b\[(\d+)m(.*?)\x1b\[0m")
 
 
-def main() -> None:
+def write_picture() -> None:
     """Draw the demo into the file that is named."""
     Path(sys.argv[1]).write_text(draw(run_demo()), encoding="utf-8")
 
@@ -60,4 +60,4 @@ def _draw_line(line: str) -> str:
 
 
 if __name__ == "__main__":
-    main()
+    write_picture()

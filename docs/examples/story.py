@@ -8,6 +8,7 @@ from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
 from agentmem.cli.render import bold, colorize, dim, pluralize
+from agentmem.errors import ConfigError
 
 if TYPE_CHECKING:
     from agentmem.facade.async_memory import AsyncAgentMemory
@@ -55,6 +56,8 @@ class Story:
 
 async def tell_story(memory: AsyncAgentMemory, clock: StoryClock) -> Story:
     """Store, ask, change, correct, explain and forget, in the memory of one user."""
+    if await memory.episodic.recent_turns(1):
+        raise ConfigError("this user has a memory in this folder already; name another --home or --user")
     steps = [await _store_and_ask(memory, clock)]
     clock.moment += MOVE
     steps += [await tell(memory) for tell in (_change_home, _correct_allergy, _explain_home, _forget_code)]

@@ -72,6 +72,8 @@ def test_the_memory_of_a_story_that_is_kept_can_be_asked(cli: Any, demo: Any, tm
     told = demo("--home", kept, "--user", "alice")
     assert f'agentmem remember "where do I live?" --home {kept} --user alice' in told
     assert "I live in Oslo now." in cli("remember", "where do I live?", "--home", kept, "--user", "alice")
+    again = demo.run("--home", kept, "--user", "alice")
+    assert (again.exit_code, "name another --home" in again.stderr) == (2, True)
 
 
 def test_the_demo_answers_and_says_why(shown: str) -> None:
