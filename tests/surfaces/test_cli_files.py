@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from agentmem.importers import importer
+from tests.unit.chat_exports import CHATGPT
 
 DEMO = Path(__file__).parents[2] / "docs" / "examples" / "demo_conversation.jsonl"
 
@@ -193,3 +194,21 @@ def test_an_import_can_be_taken_back(cli: Any) -> None:
     (operation,) = re.findall(r"operation (\S+)", out)
     cli("undo", operation)
     assert cli("remember", "peanuts") == "nothing found\n"
+
+
+def test_a_trial_tells_what_would_come_in_and_stores_nothing(cli: Any, tmp_path: Path) -> None:
+    path = write(tmp_path / "chatgpt.json", CHATGPT)
+    found = cli.json("import", path, "--dry-run")
+    assert (found["dry_run"], found["formats"], found["turns"], found["facts"]) == (True, {"chatgpt": 1}, 2, 2)
+    assert found["left_out"]["hidden message"] == 1
+    assert cli("remember", "slogan") == "nothing found\n"
+    out = cli("import", path)
+    assert out.startswith("2 turns stored, 2 facts stored; 1 file (chatgpt), 1 conversation, ")
+    assert "left out: 1 × hidden message" in out
+
+
+def test_a_file_of_no_known_format_names_those_that_are(cli: Any, tmp_path: Path) -> None:
+    (tmp_path / "a.txt").write_text("Dear diary,\n", encoding="utf-8")
+    result = cli.run("import", str(tmp_path / "a.txt"))
+    assert result.exit_code == 2
+    assert "format is not known. Known are chatgpt: ChatGPT export" in result.stderr

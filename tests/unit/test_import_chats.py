@@ -160,6 +160,13 @@ def test_claude_code_reads_what_was_said_and_called(tmp_path: Path) -> None:
     }
 
 
+def test_claude_code_names_a_session_by_its_file_where_no_line_does(tmp_path: Path) -> None:
+    lines = [{name: value for name, value in entry.items() if name != "sessionId"} for entry in exports.CLAUDE_CODE]
+    items, _, errors = read(tmp_path, "\n".join(map(json.dumps, lines)), "s-9.jsonl")
+    assert not errors
+    assert {item["conversation_id"] for item in items} == {"s-9"}
+
+
 def test_whatsapp_reads_a_chat_of_android(tmp_path: Path) -> None:
     items, left, _ = read(tmp_path, exports.ANDROID, "chat.txt")
     assert said(items) == [

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import gzip
 import json
+import zipfile
 from collections.abc import Iterator
 from datetime import UTC, datetime
 from pathlib import Path
@@ -379,3 +381,28 @@ def test_a_first_line_that_is_nested_too_deeply_is_no_export(tmp_path: Path) -> 
 def test_json_that_was_written_as_a_text_of_json_is_read(tmp_path: Path) -> None:
     inner = json.dumps({"messages": [{"role": "user", "content": "A \ud83d."}]})
     assert [turn["content"] for turn in document(tmp_path, inner)] == ["A \ufffd."]
+
+
+@pytest.mark.parametrize("encoding", ["utf-8", "utf-8-sig", "utf-16", "utf-16-le", "utf-16-be"])
+def test_files_of_every_unicode_encoding_are_read(tmp_path: Path, encoding: str) -> None:
+    path = tmp_path / "turns.jsonl"
+    path.write_bytes('{"role": "user", "content": "Grüße 🎉"}\r\n{"role": "user", "content": "b"}'.encode(encoding))
+    assert [turn["content"] for turn in load_turns(path)] == ["Grüße 🎉", "b"]
+
+
+def test_folders_archives_and_compressed_files_are_read(tmp_path: Path) -> None:
+    folder = tmp_path / "folder"
+    (folder / ".hidden").mkdir(parents=True)
+    written = write(folder, [{"role": "user", "content": "a"}]).read_bytes()
+    (folder / ".hidden/turns.jsonl").write_bytes(written)
+    (folder / "notes.bin").write_bytes(b"\x00\x01")
+    (tmp_path / "turns.jsonl.gz").write_bytes(gzip.compress(written))
+    with zipfile.ZipFile(tmp_path / "turns.zip", "w") as archive:
+        archive.write(folder / "turns.jsonl", "deep/turns.jsonl")
+        archive.writestr("__MACOSX/turns.jsonl", written)
+    for path in (folder, tmp_path / "turns.jsonl.gz", tmp_path / "turns.zip"):
+        errors: list[InvalidRecord] = []
+        assert [turn["content"] for turn in load_turns(path, on_error=errors.append)] == ["a"], path
+    (tmp_path / "cut.gz").write_bytes(gzip.compress(written)[:-9])
+    with pytest.raises(InvalidRecord, match="archive cannot be read, because it is damaged"):
+        list(load_turns(tmp_path / "cut.gz"))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterator, Mapping
+from pathlib import PurePath
 from typing import Any
 
 from agentmem.core.clock import derive_id
@@ -46,7 +47,8 @@ def read_claude_code(source: SourceFile, on_error: ErrorHandler) -> Iterator[Imp
         if reason is not None:
             yield Omission(reason)
             return
-        session = parse_identifier(entry.get("sessionId"), "sessionId", location)
+        given = entry.get("sessionId") or PurePath(source.name).stem  # files are named by their session
+        session = parse_identifier(given, "sessionId", location)
         at = location.child("message")
         message = parse_mapping(entry.get("message"), "message", location)
         fields = readers[session].read_fields({"role": message.get("role"), "content": message.get("content")}, at)
@@ -67,7 +69,7 @@ def _is_entry(value: object) -> bool:
         return False
     is_spoken = value.get("type") in ("user", "assistant") and isinstance(value.get("message"), Mapping)
     is_summary = value.get("type") == "summary" and "leafUuid" in value
-    return (is_spoken and "sessionId" in value) or is_summary
+    return (is_spoken and ("sessionId" in value or "uuid" in value)) or is_summary
 
 
 FORMAT = Format(
