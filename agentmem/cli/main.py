@@ -79,6 +79,9 @@ class ExitingCommand(click.Command):
         except click.Abort:
             echo_stderr("stopped")
             sys.exit(EXIT_INTERRUPTED)
+        except click.exceptions.NoArgsIsHelpError as error:  # a group without a verb: its help lists them
+            click.echo(error.format_message(), err=True)
+            sys.exit(EXIT_USAGE)
         except click.UsageError as error:
             if error.ctx is not None:
                 click.echo(f"{error.ctx.get_usage()}\nTry '{error.ctx.command_path} --help'.", err=True)

@@ -280,3 +280,12 @@ def test_every_command_is_loaded_from_the_module_that_lists_it() -> None:
     ]
     assert sorted(str(command.name) for command in listed) == cli_group.list_commands(context)
     assert [cli_group.get_command(context, str(command.name)) for command in listed] == listed
+
+
+@pytest.mark.parametrize("group, verb", [("admin", "doctor"), ("curate", "gc")])
+def test_a_group_without_a_verb_lists_its_verbs(cli: Any, group: str, verb: str) -> None:
+    result = cli.run(group)
+    assert (result.exit_code, result.stdout) == (2, "")
+    assert result.stderr.startswith(f"Usage: agentmem {group}")
+    assert f"\n  {verb} " in result.stderr
+    assert "error" not in result.stderr
