@@ -42,6 +42,8 @@ _IGNORED_NAMES = (
     " response_metadata status stop_details stop_reason stop_sequence type usage usage_metadata"
 )
 _IGNORED_FIELDS = frozenset(_IGNORED_NAMES.split())
+# Of these, what any mapping may have: by itself it makes no message, and who means `turn_id` is told so.
+_COMMON_FIELDS = frozenset({"example", "id", "object", "status", "type"})
 _MODEL_FIELD = "model"  # of Anthropic's replies; a turn has it, too
 # LangChain's names of messages, its classes and chunks among them, in lower case without `message` and `chunk`.
 _TYPES = {**ROLE_ALIASES, "chat": "assistant"}
@@ -58,7 +60,8 @@ def is_message(value: object) -> bool:
         or any(value.get(field) is not None for field in _MESSAGE_ONLY_FIELDS)
         or (value.get("name") is not None and "role" in value)
         or _get_type(value) is not None
-        or not _IGNORED_FIELDS.isdisjoint(value)
+        or value.get("type") == "message"
+        or not (_IGNORED_FIELDS - _COMMON_FIELDS).isdisjoint(value)
     )
 
 

@@ -49,6 +49,11 @@ def test_an_odd_turn_costs_the_others_nothing_where_it_is_skipped(memory: AgentM
         memory.store_turns(["x"], on_error="ignore")  # type: ignore[arg-type]
 
 
+def test_an_id_that_is_meant_as_turn_id_is_not_lost_in_silence(memory: AgentMemory) -> None:
+    with pytest.raises(InvalidRecord, match=r"turn has no field 'id'; it may have .*turn_id"):
+        memory.store_turn({"role": "user", "content": "One.", "id": "t1"})
+
+
 def test_one_message_without_text_is_refused(memory: AgentMemory) -> None:
     with pytest.raises(InvalidRecord, match="the message has no text"):
         memory.store_turn({"role": "assistant", "content": [{"type": "thinking", "thinking": "x"}]})

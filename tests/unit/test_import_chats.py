@@ -16,22 +16,10 @@ from hypothesis import strategies as st
 from agentmem.errors import InvalidRecord
 from agentmem.importers import source as source_module
 from agentmem.importers.format import detect_format, load_formats
-from agentmem.importers.items import ImportedFact, Omission
+from agentmem.importers.items import ImportedFact
 from agentmem.importers.source import list_source_files
 from tests.unit import chat_exports as exports
-
-
-def read(folder: Path, written: Any, name: str = "file.json") -> tuple[list[Any], Counter[str], list[str]]:
-    """What comes in of a file, what is left out by its reason, and what is wrong."""
-    path = folder / name
-    path.write_text(written if isinstance(written, str) else json.dumps(written), encoding="utf-8")
-    source = list_source_files(path)[0]
-    found = detect_format(source)
-    assert found is not None
-    errors: list[str] = []
-    items = list(found.read(source, lambda error: errors.append(str(error))))
-    left = Counter(item.reason for item in items if isinstance(item, Omission))
-    return [item for item in items if not isinstance(item, Omission)], left, errors
+from tests.unit.reading_files import read
 
 
 def said(items: list[Any]) -> list[tuple[str, str]]:

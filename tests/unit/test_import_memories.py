@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections import Counter
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -14,10 +13,11 @@ from hypothesis import strategies as st
 
 from agentmem.errors import InvalidRecord
 from agentmem.importers import source as source_module
-from agentmem.importers.format import detect_format, load_formats
-from agentmem.importers.items import ImportedEntity, ImportedFact, ImportedRelation, Omission
+from agentmem.importers.format import load_formats
+from agentmem.importers.items import ImportedEntity, ImportedFact, ImportedRelation
 from agentmem.importers.source import list_source_files
 from tests.unit import memory_files as files
+from tests.unit.reading_files import read
 
 OWN = sorted({name for name, _ in files.FILES.values()})
 KEYS = (
@@ -34,21 +34,6 @@ VALUES = st.recursive(
     lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.sampled_from(KEYS.split()), inner, max_size=6),
     max_leaves=20,
 )
-
-
-def read(
-    folder: Path, written: Any, name: str = "file.json", *, indent: int | None = 1
-) -> tuple[list[Any], Counter[str], list[str]]:
-    """What comes in of a file, what is left out by its reason, and what is wrong."""
-    path = folder / name
-    path.write_text(written if isinstance(written, str) else json.dumps(written, indent=indent), encoding="utf-8")
-    source = list_source_files(path)[0]
-    found = detect_format(source)
-    assert found is not None
-    errors: list[str] = []
-    items = list(found.read(source, lambda error: errors.append(str(error))))
-    left = Counter(item.reason for item in items if isinstance(item, Omission))
-    return [item for item in items if not isinstance(item, Omission)], left, errors
 
 
 def pick(items: list[Any], cls: type) -> list[Any]:

@@ -92,8 +92,14 @@ def test_messages_of_every_vendor_become_turns() -> None:
 
 
 def test_a_plain_turn_is_no_message() -> None:
-    for turn in ({"content": "x"}, {"role": "tool", "content": "x", "metadata": {}}, {"role": "user", "contents": "x"}):
-        assert not is_message(turn)
+    for more in (
+        {},
+        {"role": "tool", "metadata": {}},
+        {"contents": "x"},
+        {"id": "t1"},
+        {"status": "read", "type": "note"},
+    ):
+        assert not is_message({"content": "x", **more}), more
 
 
 @pytest.mark.parametrize(
