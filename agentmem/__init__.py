@@ -46,7 +46,7 @@ if TYPE_CHECKING:
     from agentmem.jobs.worker import ConsolidationWorker
     from agentmem.memory.context import Diff, ErasureReceipt, ForgetReceipt
     from agentmem.memory.curation import Curation, ReviewItem
-    from agentmem.memory.episodic import EpisodicMemory
+    from agentmem.memory.episodic import EpisodicMemory, StoredTurns
     from agentmem.memory.goals import GoalNode, Goals
     from agentmem.memory.procedural.memory import ProceduralMemory
     from agentmem.memory.procedural.strategies import StrategyMatch
@@ -57,6 +57,8 @@ if TYPE_CHECKING:
     from agentmem.memory.semantic.memory import SemanticMemory
     from agentmem.memory.semantic.merge_facts import Cluster
     from agentmem.memory.semantic.promotion import PromotionResult
+    from agentmem.memory.semantic.standing import Standing
+    from agentmem.memory.semantic.user_profile import UserProfile
     from agentmem.memory.working.buffer import BufferMemory
     from agentmem.memory.working.memory import WorkingMemory
     from agentmem.models.protocols import LLM, Embedder, Reranker
@@ -130,9 +132,11 @@ __all__ = [
     "SemanticMemory",
     "Settings",
     "SlotBeliefs",
+    "Standing",
     "Status",
     "StoreError",
     "StoreUnavailable",
+    "StoredTurns",
     "Strategy",
     "StrategyMatch",
     "Synopsis",
@@ -142,6 +146,7 @@ __all__ = [
     "ToolStats",
     "Turn",
     "User",
+    "UserProfile",
     "WhyNot",
     "WorkingMemory",
     "__version__",
@@ -157,6 +162,9 @@ _PUBLIC_MODULES = {
     "EntityGraph": "agentmem.memory.semantic.entities",
     "SlotBeliefs": "agentmem.memory.semantic.belief_view",
     "EpisodicMemory": "agentmem.memory.episodic",
+    "StoredTurns": "agentmem.memory.episodic",
+    "Standing": "agentmem.memory.semantic.standing",
+    "UserProfile": "agentmem.memory.semantic.user_profile",
     "Goals": "agentmem.memory.goals",
     "ImportReport": "agentmem.importers.importer",
     "Importer": "agentmem.importers.importer",

@@ -5,10 +5,11 @@ from __future__ import annotations
 import copy
 import json
 import pickle
+import re
 from pathlib import Path
 
 import agentmem
-from agentmem import Context, Fact, Turn
+from agentmem import AsyncAgentMemory, Context, Fact, Turn
 from tests.flows.given import open_memory
 
 MARKUP = "<script>alert(1)</script> & peanuts"
@@ -70,6 +71,16 @@ def test_every_public_name_can_be_imported() -> None:
         assert getattr(agentmem, name) is not None
     needed = {"ConsolidationWorker", "Receipt", "WhyNot", "Diff", "ForgetReceipt", "ErasureReceipt", "EntityGraph"}
     assert needed <= set(agentmem.__all__)
+
+
+def test_what_a_memory_returns_is_public() -> None:
+    hints = [each.__annotations__["return"] for name, each in vars(AsyncAgentMemory).items() if _returns(name, each)]
+    returned = {name for hint in hints for name in re.findall(r"\b[A-Z]\w+", hint)} - {"None", "Self", "Engine", "Any"}
+    assert returned <= set(agentmem.__all__)
+
+
+def _returns(name: str, member: object) -> bool:
+    return not name.startswith("_") and "return" in getattr(member, "__annotations__", {})
 
 
 def test_an_emoji_finds_the_turn_that_holds_it(home: Path) -> None:

@@ -150,6 +150,7 @@ async def test_resources_show_the_profile_goals_conversations_and_one_record(mem
     fact = await memory.learn_fact("Ann is allergic to peanuts.", source_turn_ids=[turn.id])
     goal = await memory.add_goal("Find a safe cake")
     await memory.update_profile(preferences={"tone": "short"})
+    await memory.learn_fact("The user lives in Oslo", slot="home", value="Oslo")
 
     async with Client(build_mcp_server(lambda *_: memory)) as client:
 
@@ -158,7 +159,9 @@ async def test_resources_show_the_profile_goals_conversations_and_one_record(mem
             return json.loads(content.text)
 
         listed = [str(each.uri) for each in (await client.list_resources()).resources]
-        assert (await read("memory://profile"))["profile"]["preferences"] == {"tone": "short"}
+        profile = (await read("memory://profile"))["profile"]
+        assert profile["preferences"] == {"tone": "short"}
+        assert [(each["slot"], each["current"][0]["value"]) for each in profile["beliefs"]] == [("home", "Oslo")]
         assert [each["id"] for each in await read("memory://goals")] == [goal.id]
         assert [each["id"] for each in await read("memory://conversations")] == [turn.conversation_id]
         assert [each["id"] for each in await read(f"memory://conversations/{turn.conversation_id}")] == [turn.id]

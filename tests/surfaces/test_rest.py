@@ -224,7 +224,14 @@ async def test_the_profile_is_merged_and_the_synopsis_read(client: Any) -> None:
     assert (await client.patch("/v1/profile", json=told)).status_code == 200
     await client.patch("/v1/profile", json={"preferences": {"lang": None}})
     profile = (await client.get("/v1/profile")).json()
-    assert (profile["preferences"], profile["expertise_areas"]) == ({"tone": "short"}, ["sailing"])
+    assert (profile["preferences"], profile["expertise_areas"], profile["beliefs"]) == (
+        {"tone": "short"},
+        ["sailing"],
+        [],
+    )
+    await client.post("/v1/facts", json={"claim": "The user lives in Oslo", "slot": "home", "value": "Oslo"})
+    (home,) = (await client.get("/v1/profile")).json()["beliefs"]
+    assert (home["slot"], [each["value"] for each in home["current"]]) == ("home", ["Oslo"])
     assert (await client.get("/v1/synopsis")).status_code == 200
 
 
