@@ -14,7 +14,7 @@ import tempfile
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
@@ -148,7 +148,9 @@ class Importer:
         line and field before anything of any file is stored.
         """
         watch = Stopwatch(memory.engine.clock)
-        reviewed = [each for path in paths for each in await asyncio.to_thread(self._review, path, progress)]
+        day_first, reviewed = memory.engine.settings.day_first, list[_Reviewed]()
+        for path in paths:
+            reviewed += await asyncio.to_thread(self._review, path, progress, day_first)
         self.report.dry_run = self.dry_run
         self.report.files = len(reviewed)
         if not self.dry_run:
@@ -163,8 +165,9 @@ class Importer:
 
     # -- looking through
 
-    def _review(self, path: Path, progress: ProgressCallback) -> list[_Reviewed]:
-        sources, found = list_source_files(path), list[_Reviewed]()
+    def _review(self, path: Path, progress: ProgressCallback, day_first: bool | None) -> list[_Reviewed]:
+        sources = [replace(each, day_first=day_first) for each in list_source_files(path)]
+        found = list[_Reviewed]()
         for source in sources:
             if is_export(source):
                 found.append(_Reviewed(source, None, 0))
@@ -189,6 +192,7 @@ class Importer:
             if done % PROGRESS_STEP == 0:
                 progress(f"reading {source.name}", done, done)
             owners[_get_owner(item)] += 1
+            report.replaced += _get_text(item).count("\ufffd")
             if isinstance(item, dict):
                 report.turns += 1
                 conversations.add(hash(item["conversation_id"]))
@@ -301,6 +305,10 @@ class Importer:
 
 def _get_owner(item: ImportItem) -> str:
     return item.get("owner", "") if isinstance(item, dict) else getattr(item, "owner", "")
+
+
+def _get_text(item: ImportItem) -> str:
+    return item["content"] if isinstance(item, dict) else getattr(item, "claim", getattr(item, "description", ""))
 
 
 def _strip_place(message: str) -> str:

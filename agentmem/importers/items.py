@@ -68,7 +68,9 @@ class ImportReport:
     """What came of an import: what was read, what of it was new, and what was left out and why.
 
     `formats` counts the files of each format, `left_out` what did not come in by its reason, `skipped` all of it that
-    was wrong, `operation_ids` can be undone one by one. With `dry_run` nothing was stored, and the `new_` fields are 0.
+    was wrong, `replaced` the characters U+FFFD in the texts that come in: half surrogates, bytes that are no text, and
+    those that the file has itself. `operation_ids` can be undone one by one. With `dry_run` nothing was stored, and the
+    `new_` fields are 0.
     """
 
     files: int = 0
@@ -84,6 +86,7 @@ class ImportReport:
     changes: int = 0
     new_changes: int = 0
     skipped: int = 0
+    replaced: int = 0
     left_out: dict[str, int] = field(default_factory=dict)
     operation_ids: list[str] = field(default_factory=list)
     seconds: float = 0.0

@@ -37,10 +37,14 @@ _UTF16 = {codecs.BOM_UTF16_LE: "utf-16-le", codecs.BOM_UTF16_BE: "utf-16-be"}
 
 @dataclass(frozen=True)
 class SourceFile:
-    """One file, or one member of an archive. `name` is what errors and reports call it; `open` gives its bytes."""
+    """One file, or one member of an archive. `name` is what errors and reports call it; `open` gives its bytes.
+
+    `day_first` is how dates are read of which the file does not tell day and month apart; None leaves it to the format.
+    """
 
     name: str
     open_bytes: Callable[[], BinaryIO] = field(repr=False)
+    day_first: bool | None = None
 
     @cached_property
     def encoding(self) -> str:

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from agentmem import AgentMemory, InvalidRecord
+from tests.flows.given import open_memory
 from tests.unit import memory_files as files
 
 
@@ -65,3 +66,23 @@ def test_an_entity_named_before_it_is_described_stays_one(memory: AgentMemory, t
     memory.import_file(write(tmp_path, "- needs [[Kettle]]\n", "Tea.md"))
     memory.import_file(write(tmp_path, "---\ntype: tool\n---\n- [care] Descale it in May\n", "kettle.md"))
     assert [each.name for each in memory.semantic.entities()] == ["Tea", "Kettle"]
+
+
+@pytest.mark.parametrize(
+    "order, more, month",
+    [("", "", 4), ("month_first", "", 3), ("day_first", "", 4), ("month_first", "13.4.23, 21:16 - Ana: Bye\n", 4)],
+)
+def test_the_setting_tells_day_and_month_apart_where_a_chat_does_not(
+    home: Path, tmp_path: Path, order: Any, more: str, month: int
+) -> None:
+    with open_memory(home, date_order=order) as memory:
+        memory.import_file(write(tmp_path, f"3.4.23, 21:15 - Ana: Hi\n{more}", "chat.txt"))
+        assert memory.remember("Hi").turns[0].timestamp.month == month
+
+
+@pytest.mark.parametrize("dry_run", [True, False])
+def test_a_report_counts_characters_that_were_replaced(memory: AgentMemory, tmp_path: Path, dry_run: bool) -> None:
+    turns = [{"role": "user", "content": text} for text in ("Half \ud83d of \ude00 it", "All \U0001f600")]
+    assert memory.import_file(write(tmp_path, turns), dry_run=dry_run).replaced == 2
+    knowledge = {"type": "entity", "name": "Ana", "entityType": "person", "observations": ["Rows\udc00"]}
+    assert memory.import_file(write(tmp_path, knowledge, "memory.json"), dry_run=dry_run).replaced == 1

@@ -137,6 +137,8 @@ def _render_report(report: ImportReport) -> str:
         parts.append(f"{pluralize(report.new_changes, 'change')} of an export stored{known}")
     if report.skipped:
         parts.append(f"{report.skipped:,} skipped")
+    if report.replaced:
+        parts.append(f"{pluralize(report.replaced, 'unreadable character')} replaced by U+FFFD")
     formats = ", ".join(report.formats)
     counted = pluralize(report.files, "file") + (f" ({formats})" if formats else "")
     if report.conversations:

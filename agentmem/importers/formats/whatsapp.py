@@ -131,7 +131,10 @@ def _read_entries(source: SourceFile, on_error: ErrorHandler) -> Iterator[_Entry
 
 
 def _find_date_order(source: SourceFile) -> DateOrder:
-    """Whether the day or the month is first: by a number over 12, else as `1/2/24, 9:15 PM` is of the United States."""
+    """Whether the day or the month is first: by a number over 12, then by the setting `date_order`.
+
+    Without one, `1/2/24, 9:15 PM` is of the United States.
+    """
     is_american = False
     for line, _ in source.read_text_lines():
         head = _match_head(line)
@@ -140,7 +143,8 @@ def _find_date_order(source: SourceFile) -> DateOrder:
         if int(head["a"]) > 12 or int(head["b"]) > 12:
             return "day" if int(head["a"]) > 12 else "month"
         is_american = is_american or (head["mark"] == "/" and len(head["c"]) == 2 and head["plain_half"] in ("A", "P"))
-    return "month" if is_american else "day"
+    is_day_first = not is_american if source.day_first is None else source.day_first
+    return "day" if is_day_first else "month"
 
 
 def _read_entry(entry: _Entry, order: DateOrder) -> Iterator[ImportItem]:
