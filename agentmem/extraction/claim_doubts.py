@@ -16,12 +16,14 @@ from agentmem.extraction.claim_view import ClaimView
 from agentmem.extraction.plain.verb_tense import find_direction
 from agentmem.extraction.said_words import (
     WORD,
+    find_languages,
     fold,
     has_words,
     is_said,
     list_content_words,
     list_words,
     load_words,
+    split_compounds,
 )
 from agentmem.text.normalization import MONTHS
 from agentmem.text.temporal import MONTH_NUMBERS
@@ -332,8 +334,10 @@ def lacks_kin(view: ClaimView) -> bool:
 def lacks_cue(view: ClaimView) -> bool:
     """Whether no word that goes with the slot stands in the turn or the question, of slots that have few such words."""
     cues = load_words().cues.get(view.key)
-    if cues is None or view.draft.mark == "correct" or any(is_same_value(view.draft.value, each) for each in view.held):
+    if any(is_same_value(view.draft.value, each) for each in view.held):
         return False
+    if cues is None or view.draft.mark == "correct":
+        return _has_unsaid_thing(view)
     said = [*view.held, view.draft.value]
     is_a_year_on = (
         view.key == "age" and len(said) == 2 and all(map(str.isdigit, said)) and int(said[1]) - int(said[0]) == 1
@@ -341,6 +345,20 @@ def lacks_cue(view: ClaimView) -> bool:
     return not is_a_year_on and not any(
         word.startswith(cues) or word.endswith(_LONG_ENDINGS) for word in view.answer_words
     )
+
+
+def _has_unsaid_thing(view: ClaimView) -> bool:
+    """Whether the thing of a slot such as `the:staging server` was not named lately.
+
+    Only an English turn tells, because models name things in English, too, and a property of a named subject ("Tess, a
+    collie") needs no word of its own.
+    """
+    is_told_by_name = view.subject not in (USER_SUBJECT, THING_SUBJECT, AGENT_SUBJECT)
+    if view.key != "the" or is_told_by_name or find_languages(view.text) != ("english",):
+        return False
+    near = split_compounds(list_words(f"{view.near} {view.shared}"))
+    thing = list_content_words(view.draft.slot.partition(":")[2])
+    return bool(thing) and not any(is_said(word, near) for word in thing)
 
 
 def is_common_word(view: ClaimView) -> bool:
