@@ -100,6 +100,19 @@ async def test_a_healthy_store_is_fine_closed_and_in_use(home: Path) -> None:
     ]
 
 
+async def test_turns_that_were_read_only_in_part_are_named(home: Path) -> None:
+    async with opened(home) as memory:
+        long = await memory.store_turn("I live in Oslo. " + "It rains here. " * 200)
+        await memory.store_turn("I have a cat.")
+    assert "reading" not in await examined(home)
+    async with opened(home) as memory:
+        await memory.consolidate("consolidate")
+    finding = (await examined(home))["reading"]
+    assert finding.level == "warning"
+    assert finding.detail == f"turns read only in part: 1 ({long.id} of alice)"
+    assert "--reread" in finding.fix
+
+
 async def test_no_store_is_no_error_and_none_is_made(home: Path) -> None:
     found = await diagnose(load_settings(home=home))
     assert [(item.level, item.check) for item in found] == [("warning", "store")]
