@@ -10,7 +10,7 @@ from datetime import date, datetime, timedelta
 from functools import cached_property, partial
 from pathlib import Path
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Self, Unpack
+from typing import TYPE_CHECKING, Annotated, Any, Self, Unpack
 
 from agentmem.core.arguments import check_arguments
 from agentmem.core.plain_values import describe_value
@@ -306,10 +306,10 @@ class AsyncAgentMemory:
         status: FinalGoalStatus = "completed",
         result: str = "",
         *,
-        cascade: bool = False,
+        cascade: Annotated[bool, "Abandon its open sub-goals."] = False,
         idempotency_key: str | None = None,
     ) -> Goal:
-        """End a goal as `completed` or `abandoned`, with what came of it; `cascade` abandons its open sub-goals."""
+        """End a goal as `completed` or `abandoned`, with its result; `cascade` abandons its open sub-goals."""
         return await self.goals.complete(goal_id, status, result, cascade=cascade, idempotency_key=idempotency_key)
 
     async def announce(

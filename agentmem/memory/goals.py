@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any, TypedDict, Unpack
+from typing import Annotated, Any, TypedDict, Unpack
 
 from agentmem.core.arguments import check_arguments
 from agentmem.core.changes import Change, JournalEntry, WriteAttempt, hash_request
@@ -136,9 +136,9 @@ class GoalFields(TypedDict, total=False):
     """What may be changed of an open goal; None takes a deadline or a parent away."""
 
     description: str
-    priority: int
+    priority: Annotated[int, "1 to 5, 5 is most urgent."]
     deadline: datetime | None
-    progress: float
+    progress: Annotated[float, "0 to 1."]
     parent_id: str | None
 
 
@@ -218,7 +218,7 @@ class Goals:
         return goal
 
     async def update(self, goal_id: str, *, idempotency_key: str | None = None, **fields: Unpack[GoalFields]) -> Goal:
-        """Change an open goal: `description`, `priority`, `deadline`, `record_progress` or `parent_id`.
+        """Change an open goal: `description`, `priority`, `deadline`, `progress` or `parent_id`.
 
         Raises InvalidRecord naming the field, also where a parent would be a sub-goal of the goal itself.
         """
@@ -239,9 +239,14 @@ class Goals:
         )
 
     async def record_progress(
-        self, goal_id: str, progress: float, note: str = "", *, idempotency_key: str | None = None
+        self,
+        goal_id: str,
+        progress: Annotated[float, "0 to 1."],
+        note: str = "",
+        *,
+        idempotency_key: str | None = None,
     ) -> Goal:
-        """Note how far an open goal has come, from 0 to 1, in words too; earlier notes stay in its history."""
+        """Record the progress of an open goal, with a note; earlier notes stay in its history."""
 
         async def make(write: WriteAttempt) -> Change:
             old = await self._get_open(goal_id)
@@ -343,7 +348,7 @@ class Goals:
     # -- waiting for each other
 
     async def block(self, goal_id: str, by: str | Sequence[str], *, idempotency_key: str | None = None) -> Goal:
-        """Let an open goal wait for others: it is `blocked` until the last of them completes.
+        """Make an open goal wait for others: it is `blocked` until the last of them completes.
 
         Raises InvalidRecord for one that has ended or is not stored, and for a circle, which the message names.
         """
@@ -363,7 +368,7 @@ class Goals:
     async def unblock(
         self, goal_id: str, by: str | Sequence[str] | None = None, *, idempotency_key: str | None = None
     ) -> Goal:
-        """Let a goal wait no longer for these, or (None) for none: without a blocker left it is active again."""
+        """Stop waiting for these goals, or for all when none is named; without a blocker the goal is active again."""
         named = None if by is None else _normalize_ids(by)
 
         async def make(write: WriteAttempt) -> Change:
@@ -385,7 +390,7 @@ class Goals:
 
     @audit_read
     async def all(self, status: GoalStatus | None = None) -> list[Goal]:
-        """Goals of the readable channels, of one status or of any but forgotten ones: open first, most urgent first."""
+        """Goals of the readable channels, of one status or all but forgotten ones: open first, most urgent first."""
         if status is not None and status not in STATUSES:
             raise InvalidRecord(
                 f"status must be one of {', '.join(STATUSES)}, got {describe_value(status)}", field="status"

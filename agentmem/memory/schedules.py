@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
-from typing import Any
+from typing import Annotated, Any
 
 from agentmem.core.arguments import check_arguments
 from agentmem.core.changes import Change, JournalEntry, WriteAttempt, hash_request
@@ -80,11 +80,11 @@ class Schedules:
         source: str = "user",
         *,
         timezone: str = "UTC",
-        missed: MissedRuns = "once",
-        every: timedelta | float | None = None,
+        missed: Annotated[MissedRuns, "once or skip: what happens to runs that were missed."] = "once",
+        every: Annotated[timedelta | float | None, "Seconds."] = None,
         idempotency_key: str | None = None,
     ) -> Schedule:
-        """Schedule a prompt by a cron expression in a time zone, or `every` so many seconds (or a timedelta).
+        """Schedule a prompt by a cron expression in a time zone, or `every` so many seconds.
 
         When several runs were missed, `missed` says whether `once` it is made up for, or `skip`. Raises InvalidRecord
         naming the field, also for a name that is taken, and ConfigError where the package for cron is not installed.
@@ -130,7 +130,7 @@ class Schedules:
         return await self.add(name, source=source, every=every, idempotency_key=idempotency_key)
 
     async def get(self, name: str) -> Schedule:
-        """The schedule of this name; NotFound when this scope has none."""
+        """The schedule of this name; NotFound when there is none."""
         for schedule in await self._find_by_name(name):
             if schedule.superseded_at is None:
                 return schedule
@@ -145,7 +145,7 @@ class Schedules:
         return sorted((item for item in found if item.superseded_at is None), key=lambda item: item.name)
 
     async def pause(self, name: str, *, idempotency_key: str | None = None) -> Schedule:
-        """Let it rest until `resume`; no run is made up for."""
+        """Pause a schedule until `resume`; no run is made up for."""
         return await self._update(
             "pause_schedule",
             name,
@@ -157,7 +157,7 @@ class Schedules:
         )
 
     async def resume(self, name: str, *, idempotency_key: str | None = None) -> Schedule:
-        """Go on after `pause`, with the first run after now."""
+        """Continue a paused schedule, with the first run after now."""
         return await self._update(
             "resume_schedule",
             name,
@@ -169,7 +169,7 @@ class Schedules:
         )
 
     async def remove(self, name: str, *, idempotency_key: str | None = None) -> Schedule:
-        """Take a schedule away; `undo` and `restore` bring it back."""
+        """Remove a schedule; `undo` and `restore` bring it back."""
         return await self._update(
             "remove_schedule",
             name,
