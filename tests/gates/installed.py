@@ -68,7 +68,8 @@ class Installed:
     def environ(self, home: Path, **more: str) -> dict[str, str]:
         """The variables of a shell of a new user whose home is this folder."""
         path = f"{self.binaries}:/usr/local/bin:/usr/bin:/bin"
-        return {"HOME": str(home), "PATH": path, "LANG": "C.UTF-8", **more}
+        compiled = {"PYTHONPYCACHEPREFIX": sys.pycache_prefix or ""} if self == CHECKOUT else {}
+        return {"HOME": str(home), "PATH": path, "LANG": "C.UTF-8", **compiled, **more}
 
     def shell(self, script: str, home: Path, stdin: str = "", **more: str) -> str:
         """What a shell script printed that was run in this folder, its home."""
@@ -80,6 +81,9 @@ class Installed:
         program = home / "program.py"
         program.write_text(code, encoding="utf-8")
         return run(self.binaries / "python", program, cwd=home, environment=self.environ(home, **more))
+
+
+CHECKOUT = Installed(Path(sys.prefix))
 
 
 def install(line: str, wheel: Path, folder: Path) -> None:

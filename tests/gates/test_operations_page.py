@@ -45,6 +45,7 @@ def place(url: str) -> str:
 give_server = contextmanager(run_server)
 
 
+@pytest.mark.long
 @pytest.mark.timeout(400)
 def test_the_commands_of_the_page_lead_to_a_running_stack(
     installed: Callable[[str], Installed], tmp_path: Path
@@ -73,6 +74,7 @@ def test_the_commands_of_the_page_lead_to_a_running_stack(
                 auditor.execute("SELECT * FROM memory_versions")
 
 
+@pytest.mark.long
 def test_the_worker_inside_a_program_runs(installed: Callable[[str], Installed], tmp_path: Path) -> None:
     (program,) = read_blocks(PAGE, "python")
     line, _ = read_commands()

@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import ast
+import gc
 import inspect
 import re
 import subprocess
 import sys
 from collections import defaultdict
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from functools import cache
 from graphlib import TopologicalSorter
 from pathlib import Path
 
 import grimp
+import pytest
 
 import agentmem
 
@@ -102,6 +104,14 @@ def swallows(node: ast.AST) -> bool:
     return all(
         isinstance(s, nothing) or (isinstance(s, ast.Expr) and isinstance(s.value, ast.Constant)) for s in node.body
     )
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _no_garbage_collection() -> Iterator[None]:
+    """Going through the kept syntax trees again and again takes four times as long as parsing."""
+    gc.disable()
+    yield
+    gc.enable()
 
 
 def test_there_is_code_to_look_at() -> None:
