@@ -550,7 +550,7 @@ class AsyncAgentMemory:
     async def reflect(
         self, outcome: bool | str | Mapping[str, Any] | Outcome, *, idempotency_key: str | None = None
     ) -> Outcome:
-        """Say how a conversation or a task ended: True, 'failure: why', or fields of Outcome."""
+        """State how a conversation or a task ended: true or false, `failure: why`, or fields of Outcome."""
         from agentmem.memory.procedural.strategies import Outcomes
 
         return await Outcomes(self._context).reflect(outcome, idempotency_key=idempotency_key)

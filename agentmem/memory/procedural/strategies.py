@@ -7,7 +7,7 @@ import re
 from collections import OrderedDict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Annotated, Any
 
 import numpy as np
 
@@ -100,7 +100,7 @@ class Strategies:
         self,
         description: str,
         *,
-        context_pattern: str = "",
+        context_pattern: Annotated[str, "When it applies."] = "",
         tool_sequence: Sequence[str] = (),
         task_type: str = "",
         conversation_id: str | None = None,
@@ -108,7 +108,7 @@ class Strategies:
         source_turn_ids: Sequence[str] = (),
         idempotency_key: str | None = None,
     ) -> Strategy:
-        """Store a way of doing something that worked, or with `success=False` one that did not.
+        """Store a way of doing something, and whether it worked (`success`).
 
         The same description and tools again strengthen (or weaken) what is known. `context_pattern` says when it
         applies. Raises InvalidRecord naming the field, also for a conversation or a turn that is not stored.

@@ -8,7 +8,7 @@ from collections.abc import Awaitable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Annotated, Any, TypeVar
 from urllib.parse import quote
 
 from agentmem.core.arguments import check_arguments
@@ -98,8 +98,8 @@ class WorkingMemory:
         turns = await self.turns(self._context.engine.settings.working_turns)
         return [turns[at] for at in rank_by_bm25(query, [turn.content for turn in turns], limit)]
 
-    async def set(self, key: str, value: Any, ttl: float | None = None) -> None:
-        """Keep a JSON value for `ttl` seconds (the setting `working_ttl` when None) after it was last set or read.
+    async def set(self, key: str, value: Any, ttl: Annotated[float | None, "Seconds."] = None) -> None:
+        """Keep a JSON value for `ttl` seconds (by default the setting `working_ttl`) after it was last set or read.
 
         A user's values and thoughts take at most `working_mb` (10 MB): beyond that those written longest ago go. Raises
         InvalidRecord for a value that alone takes more.
@@ -158,7 +158,7 @@ class WorkingMemory:
             await session.renew(scope, own, ttl=ttl)
 
     async def context(self) -> dict[str, Any]:
-        """All context values of the current conversation by key; the time of each begins anew."""
+        """All values of the current conversation by key. Reading them renews their time to live."""
         prefix = self._session_key("context:")
         found = await self._read_or_default(self._context.engine.session.items(self._context.scope, prefix), {})
         for name in found:
@@ -175,7 +175,7 @@ class WorkingMemory:
         await self._context.engine.session.push(scope, key, thought, keep=MAX_THOUGHTS, ttl=self._ttl, max_bytes=room)
 
     async def thoughts(self, limit: int = 10) -> list[str]:
-        """The last thoughts, oldest first; their time begins anew."""
+        """The last thoughts, oldest first. Reading them renews their time to live."""
         session, scope, key = self._context.engine.session, self._context.scope, self._session_key("thoughts")
         found = await self._read_or_default(session.tail(scope, key, limit), [])
         if found:
@@ -183,14 +183,14 @@ class WorkingMemory:
         return [str(item) for item in found]
 
     async def set_active_goal(self, goal_id: str | None, *, idempotency_key: str | None = None) -> Goal | None:
-        """Make an open goal the active one of the current conversation, and return it; None leaves it without one.
+        """Make an open goal the active one of the current conversation, and return it; without an id none is active.
 
         It is kept in the log, with the goal, and so outlives the session.
         """
         return await Goals(self._context).set_active_in_conversation(goal_id, idempotency_key=idempotency_key)
 
     async def active_goal(self) -> Goal | None:
-        """The goal that the current conversation pursues; None when there is none."""
+        """The goal that the current conversation pursues, if there is one."""
         return await Goals(self._context).find_active_in_conversation()
 
     async def remember_output(self, text: str, *, source: str, metadata: Mapping[str, Any] | None = None) -> ToolOutput:

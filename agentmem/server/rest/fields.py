@@ -8,7 +8,7 @@ from datetime import date, datetime
 from typing import Annotated, Any
 
 from fastapi import Header
-from pydantic import BeforeValidator, Strict
+from pydantic import BeforeValidator, Field, Strict
 
 from agentmem.core.record import Record
 from agentmem.core.records import KINDS
@@ -28,6 +28,8 @@ def require_iso_text(value: Any) -> Any:
 
 Moment = Annotated[datetime, BeforeValidator(require_iso_text), Strict(False)]  # text also in a strict body
 Day = Annotated[date, BeforeValidator(require_iso_text), Strict(False)]
+Limit = Annotated[int, Field(ge=0, le=1000)]
+PageSize = Annotated[int, Field(ge=1, le=1000)]
 IdempotencyKey = Annotated[
     str | None,
     BeforeValidator(decode_header),
