@@ -323,11 +323,11 @@ class AsyncAgentMemory:
 
     async def beliefs(
         self,
-        subject: str | None = None,
-        slot: str | None = None,
+        subject: Annotated[str | None, "user, or a name; everybody if left out."] = None,
+        slot: Annotated[str | None, "Only this slot."] = None,
         *,
-        as_of: datetime | None = None,
-        known_at: datetime | None = None,
+        as_of: Annotated[datetime | None, "What was true at this moment."] = None,
+        known_at: Annotated[datetime | None, "What memory held at this moment."] = None,
     ) -> list[SlotBeliefs]:
         """What is believed, slot by slot: current, planned, former and unsure values with the facts that hold them.
 
@@ -352,7 +352,7 @@ class AsyncAgentMemory:
         metadata: Mapping[str, Any] | None = None,
         idempotency_key: str | None = None,
     ) -> User:
-        """Merge what is given into the profile; None inside a mapping removes that entry."""
+        """Merge what is given into the profile; None (null) inside a mapping removes that entry."""
         from agentmem.memory.profile import Profile
 
         return await Profile(self._context).update(

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
-from typing import Any, Literal, get_args
+from typing import Annotated, Any, Literal, get_args
 
 import numpy as np
 
@@ -345,8 +345,10 @@ class EpisodicMemory:
         return turns
 
     @audit_read
-    async def recent_turns(self, limit: int = 10, *, hours: float | None = None) -> list[Turn]:
-        """The latest turns of the readable channels by time, oldest first; `hours` back from now when given."""
+    async def recent_turns(
+        self, limit: int = 10, *, hours: Annotated[float | None, "How far back from now."] = None
+    ) -> list[Turn]:
+        """The latest turns of the readable channels by time, oldest first."""
         if hours is not None and not 0 < hours < MAX_WINDOW_HOURS:
             raise InvalidRecord(f"hours must be above 0 and below {MAX_WINDOW_HOURS:,}, got {hours}", field="hours")
         since = None if hours is None else add_time(self._context.engine.clock.now(), -timedelta(hours=hours))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any
+from typing import Annotated, Any
 
 from agentmem.core.arguments import check_arguments
 from agentmem.core.changes import Change, WriteAttempt, hash_request
@@ -98,8 +98,10 @@ class Entities:
         return None
 
     @audit_read
-    async def entities(self, name: str | None = None, *, type: str | None = None, limit: int = 1000) -> list[Entity]:
-        """Entities of the readable channels; `name` matches name, alias or slug."""
+    async def entities(
+        self, name: Annotated[str | None, "A name or an alias."] = None, *, type: str | None = None, limit: int = 1000
+    ) -> list[Entity]:
+        """Entities of the readable channels, oldest first; `name` matches name, alias or slug."""
         wanted = slugify(name) if name else None
         out = []
         for record in await self._context.list_readable("Entity"):
@@ -112,11 +114,11 @@ class Entities:
     async def relate(
         self,
         source: str,
-        kind: str,
+        kind: Annotated[str, "KNOWS, WORKS_FOR, …; another name is kept as the name of a RELATED_TO."],
         target: str,
         properties: Mapping[str, Any] | None = None,
         *,
-        confidence: float = 1.0,
+        confidence: Annotated[float, "0 to 1."] = 1.0,
         fact_id: str | None = None,
         valid_from: OptionalDatetime = None,
         valid_to: OptionalDatetime = None,

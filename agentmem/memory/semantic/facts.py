@@ -7,7 +7,7 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
-from typing import Any, TypedDict, Unpack
+from typing import Annotated, Any, TypedDict, Unpack
 
 from agentmem.beliefs.slots import find_slot
 from agentmem.core.arguments import check_arguments
@@ -42,21 +42,21 @@ def _is_pure_copy(copy: Fact, fact: Fact) -> bool:
 class FactFields(TypedDict, total=False):
     """What may be said of a fact beside its claim; see `Fact`."""
 
-    confidence: float
+    confidence: Annotated[float, "0 to 1."]
     certainty: str
     source: str
-    subject: str
-    temporal_context: TemporalContext
-    salience: float
-    importance: float
-    tier: Tier
+    subject: Annotated[str, "Whom a belief is about: user, or a name."]
+    temporal_context: Annotated[TemporalContext, "current, past or future."]
+    salience: Annotated[float, "0 to 1."]
+    importance: Annotated[float, "0 to 1. From `decay.spare_importance` (.8) on the fact is never put away by itself."]
+    tier: Annotated[Tier, "long (only ranks lower with time) or short (fades)."]
     tags: Sequence[str]
-    memory_type: MemoryType
+    memory_type: Annotated[MemoryType, "fact, preference or context."]
     trust: float
     entity_ids: Sequence[str]
     source_turn_ids: Sequence[str]
-    depends_on: Sequence[str]
-    slot: str
+    depends_on: Annotated[Sequence[str], "Ids of facts that this one rests on."]
+    slot: Annotated[str, "The slot that it fills, such as home; goes with a value."]
     value: str
     said_at: datetime | None
     valid_from: datetime | None
@@ -311,11 +311,11 @@ class Facts:
         fact_id: str,
         claim: str,
         *,
-        is_correction: bool = False,
+        is_correction: Annotated[bool, "The old claim was never true, rather than true until now."] = False,
         idempotency_key: str | None = None,
         **fields: Unpack[FactFields],
     ) -> Fact:
-        """Replace a fact by another claim and return the new one.
+        """Replace a fact by another claim, because the world changed or the fact was wrong; returns the new fact.
 
         The world changed (default): the old fact ends where the new one begins (`valid_from`, now when not given) and
         `as_of` before still finds it. It was `is_correction`: it is retired in record time, only `known_at` before

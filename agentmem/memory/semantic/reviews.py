@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from types import MappingProxyType
-from typing import Any
+from typing import Annotated, Any
 
 from agentmem.beliefs.slots import find_slot
 from agentmem.core.arguments import check_arguments
@@ -49,7 +49,9 @@ class Reviews(Facts, EntityMerging):
     """The verbs over what is doubtful."""
 
     @audit_read
-    async def reviews(self, about: ReviewTopic | None = None, *, limit: int = 100) -> list[Review]:
+    async def reviews(
+        self, about: Annotated[ReviewTopic | None, "One kind of doubt."] = None, *, limit: int = 100
+    ) -> list[Review]:
         """The open reviews of the readable channels, oldest first, those `about` one kind of doubt when it is given.
 
         Kinds are ungrounded, doubtful, contradiction, correction, same_entity and same_fact; another is InvalidRecord.

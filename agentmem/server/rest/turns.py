@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from typing import Any
 
-from fastapi import APIRouter, Query, Request, Response
+from fastapi import Request, Response
 from pydantic import ConfigDict, Field
 
-from agentmem.core.records import Conversation, Turn
+from agentmem.core.records import Turn
 from agentmem.core.scope import self_channel
 from agentmem.memory.context import ForgetReceipt
-from agentmem.memory.episodic import OnError
-from agentmem.server.auth import Reader, RequestBody, ViewFields, ViewQuery, Writer, open_view, require_erase_permission
-from agentmem.server.rest.fields import IdempotencyKey, Moment
+from agentmem.memory.episodic import EpisodicMemory, OnError
+from agentmem.server.auth import RequestBody, ViewFields, ViewQuery, Writer, open_view, require_erase_permission
+from agentmem.server.rest.fields import IdempotencyKey, Moment, PageSize
+from agentmem.server.rest.verbs import VerbRouter
 
-router = APIRouter(prefix="/v1", tags=["turns"])
+router = VerbRouter("turns", "episodic")
 
 
 class TurnFields(RequestBody):
@@ -73,30 +74,9 @@ async def store_turns(
     return stored
 
 
-@router.get("/turns")
-async def list_recent_turns(
-    request: Request,
-    caller: Reader,
-    view: ViewQuery,
-    limit: Annotated[int, Query(ge=1, le=1000)] = 10,
-    hours: Annotated[float | None, Query(description="How far back from now.")] = None,
-) -> list[Turn]:
-    """The latest turns, oldest first."""
-    return await open_view(request, caller, view).episodic.recent_turns(limit, hours=hours)
-
-
-@router.get("/conversations")
-async def list_conversations(
-    request: Request, caller: Reader, view: ViewQuery, limit: Annotated[int, Query(ge=1, le=1000)] = 100
-) -> list[Conversation]:
-    """Conversations, latest first."""
-    return await open_view(request, caller, view).episodic.conversations(limit)
-
-
-@router.get("/conversations/{conversation}")
-async def get_conversation(request: Request, caller: Reader, view: ViewQuery, conversation: str) -> list[Turn]:
-    """The turns of a conversation, in order."""
-    return await open_view(request, caller, view).episodic.get_conversation(conversation)
+router.verb("GET /turns", EpisodicMemory.recent_turns, "list_recent_turns", limit=PageSize)
+router.verb("GET /conversations", EpisodicMemory.conversations, "list_conversations", limit=PageSize)
+router.verb("GET /conversations/{conversation}", EpisodicMemory.get_conversation, limit=None)
 
 
 @router.delete("/conversations/{conversation}")
