@@ -144,7 +144,7 @@ async def test_a_migration_waits_for_an_index_of_another_one_without_holding_it_
     place: Place,
 ) -> None:
     await place.run("MATCH (v:SchemaVersion {version: 3}) DELETE v")
-    await place.run("UNWIND range(1, 200000) AS number CREATE (:Beside {id: number})")  # so that it takes a moment
+    await place.run("UNWIND range(1, 50000) AS number CREATE (:Beside {id: number})")  # so that it takes a moment
     made = asyncio.ensure_future(place.run("CREATE CONSTRAINT made_beside FOR (n:Beside) REQUIRE n.id IS UNIQUE"))
     async with asyncio.timeout(60):
         assert await migrate(place.url, START, store_id=STORE_ID) == 1

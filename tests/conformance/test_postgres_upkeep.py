@@ -30,7 +30,7 @@ from tests.conformance.stores import admin_of, open_sqlite_log
 from tests.conformance.writing import START, SettableClock, build_turn_changes, record_ids
 
 OPERATOR = Operator("test")
-SPAWN = multiprocessing.get_context("spawn")
+SPAWN = multiprocessing.get_context("forkserver")
 USAGE = RawUsage("Turn", "a", 1, 0, None, 1.0, ("c",), 0.0, None, 0, 0, None)
 
 
