@@ -37,10 +37,11 @@ TESTS = Path(__file__).parent
 TRACER = coverage.Coverage.current()
 _QUICK_FIRST = ("unit", "conformance", "surfaces", "docs", "flows", "faults")
 
-# The tracer takes half as long again as the tests, so it watches only these, and the first case of each test function.
+# The tracer takes half as long again as the tests, so it watches only these, and the first case of each test function
+# that does not repeat itself, as properties do.
 TRACED_FOLDERS = ("conformance", "models", "surfaces", "unit")
 IS_FIRST_CASE = pytest.StashKey[bool]()
-REPEATING = ("test_cli_demo.py", "test_extraction_hostile.py")
+REPEATING = ("test_cli_demo.py", "test_extraction_hostile.py", "test_hostile_client.py")
 TRACED_FLOWS = {
     f"test_{name}.py"
     for name in (
@@ -92,16 +93,17 @@ def pytest_collection() -> None:
 def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, object, object]:
     """Trace the tests that are measured, and the child processes of none."""
     is_measured = item.path.relative_to(TESTS).parts[0] in TRACED_FOLDERS or item.path.name in TRACED_FLOWS
-    is_repeated = not item.stash[IS_FIRST_CASE] or item.path.name in REPEATING
+    is_repeated = not item.stash[IS_FIRST_CASE] or item.path.name in REPEATING or item.get_closest_marker("long")
+    is_traced = TRACER is not None and is_measured and not is_repeated
     with pytest.MonkeyPatch.context() as patch:
+        if is_traced:
+            TRACER.start()  # sets the variable by which child processes are traced
         patch.delenv("COVERAGE_PROCESS_CONFIG", raising=False)
-        if TRACER is None or is_repeated or not is_measured:
-            return (yield)
-        TRACER.start()
         try:
             return (yield)
         finally:
-            TRACER.stop()
+            if is_traced:
+                TRACER.stop()
 
 
 @pytest.hookimpl(wrapper=True)
