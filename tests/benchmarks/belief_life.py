@@ -49,8 +49,10 @@ class DayClock:
         return self.at
 
 
-async def play_life(folder: Path, home: Path, *, show: bool = False, is_careful: bool = False) -> dict[str, float]:
-    """Play the life into a new memory and score what it believes; the shares by name.
+async def play_life(
+    folder: Path, home: Path, *, show: bool = False, is_careful: bool = False, days: int = 1_000
+) -> dict[str, float]:
+    """Play the first days of a life into a new memory and score what it believes; the shares by name.
 
     `current` is weighted as the truth says. `outdated` are values that are over and still told as current.
     """
@@ -63,7 +65,7 @@ async def play_life(folder: Path, home: Path, *, show: bool = False, is_careful:
         if reader:
             memory.engine.llms = LLMRegistry(memory.engine.settings, {SPEC: reader})
         worker = ConsolidationWorker(memory.engine)
-        for day in sorted({row["day"] for row in life}):
+        for day in sorted({row["day"] for row in life if row["day"] <= days}):
             for row in life:
                 if row["day"] == day and row["role"] in ("user", "assistant"):
                     clock.at = datetime.fromisoformat(row["at"])

@@ -19,7 +19,7 @@ from agentmem.core.records import Turn
 from tests.programs.served import AGENTMEM
 from tests.scale import NIGHTLY, scaled
 
-PROCESSES = scaled(8)
+PROCESSES = scaled(8, least=2)
 SECONDS = 60.0 if NIGHTLY else 1.5
 MAX_TURNS = 100_000
 

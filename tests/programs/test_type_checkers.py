@@ -9,6 +9,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 ROOT = Path(__file__).parents[2]
 USES = """
 from pathlib import Path
@@ -83,6 +85,7 @@ def test_mypy_refuses_wrong_names_types_and_choices(tmp_path: Path) -> None:
     assert done.stdout.count('Unexpected keyword argument "embeder"') == 4
 
 
+@pytest.mark.nightly
 def test_pyright_refuses_them_too(tmp_path: Path) -> None:
     (tmp_path / "uses.py").write_text(USES, encoding="utf-8")
     settings = {"typeCheckingMode": "standard", "venvPath": str(ROOT), "extraPaths": [str(ROOT)]}
