@@ -127,7 +127,7 @@ class ProjectionLag(NamedTuple):
 
 
 class StoreAdmin(Protocol):
-    """What a backend offers for looking after it; see `open_admin` of the backend."""
+    """What a backend offers for looking after it."""
 
     async def journal_counters(self, scope: Scope) -> JournalCounters:
         """All zero for a user never seen."""

@@ -21,7 +21,7 @@ class FoundKey(NamedTuple):
 
 
 class ApiKeyStore(Protocol):
-    """What a backend offers for keys; see `open_api_keys` of the backend."""
+    """What a backend offers for keys."""
 
     async def add(self, key: ApiKey, secret_hash: str) -> None:
         """Store a key, and note that this store has had one."""

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import hashlib
+import json
+import re
+import uuid
 from collections.abc import Iterable
 from dataclasses import replace
 from datetime import datetime
@@ -11,7 +15,7 @@ from pydantic import ValidationError
 from pydantic_core import PydanticSerializationError
 
 from agentmem.core.changes import AuditEntry
-from agentmem.core.clock import from_micros, to_micros, to_utc
+from agentmem.core.clock import derive_id, from_micros, to_micros, to_utc
 from agentmem.core.columns import CONTAINS_QUESTION, ENDS_WITH_QUESTION, MENTIONS_TIME, RecordRow
 from agentmem.core.plain_values import describe_value
 from agentmem.core.record import Record
@@ -21,6 +25,8 @@ from agentmem.text.tokenizer import TextFeatures, extract_features_and_terms
 
 PAYLOAD_FORMAT = 1
 R = TypeVar("R", bound=Record)
+S = TypeVar("S", str, str | None)
+MAX_KEY_CHARS = 500  # of a unique value on a server: a row of a btree has room for 2,700 bytes
 _EXCLUDED_FIELDS = set(Record.NON_PAYLOAD_FIELDS)
 
 NO_FEATURES = TextFeatures(
@@ -28,6 +34,10 @@ NO_FEATURES = TextFeatures(
 )
 
 AUDIT_FILTERS = ("operation", "memory_type", "since", "until", "session_id", "success", "own_channel", "limit")
+
+
+_UUID = re.compile(r"[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}")
+_encode_json = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), default=str).encode
 
 
 class RecordMetadata(NamedTuple):
@@ -139,6 +149,36 @@ def _source_turn_id(record: Record) -> str:
     if isinstance(record, Gloss):
         return record.id
     return record.source_turn_ids[0] if isinstance(record, Fact) and record.source_turn_ids else ""
+
+
+def sanitize_text(text: S) -> S:
+    """The text with U+FFFD in place of NUL and `?` in place of lone surrogates, which text columns refuse."""
+    if not text:
+        return text
+    if text.isascii():
+        return text if "\x00" not in text else text.replace("\x00", "\ufffd")
+    return text.encode("utf-8", "replace").decode().replace("\x00", "\ufffd")
+
+
+def render_json(value: Any) -> str:
+    """Compact JSON that every store takes; numbers that JSON does not have become text."""
+    text = _encode_json(value)
+    if "NaN" in text or "Infinity" in text:
+        text = _encode_json(json.loads(text, parse_constant=str))
+    return sanitize_text(text).replace("\\u0000", "\ufffd")
+
+
+def to_uuid(user_id: str, name: str | None) -> uuid.UUID | None:
+    """A conversation's id for a UUID column: itself when it is one, else made from user and id."""
+    if not name:
+        return None
+    return uuid.UUID(name if _UUID.fullmatch(name) else derive_id(user_id, name))
+
+
+def shorten_key(dedup_key: str) -> str:
+    """The unique value of a record as a server stores it and looks it up: a long one by its digest."""
+    dedup_key = sanitize_text(dedup_key)
+    return dedup_key if len(dedup_key) <= MAX_KEY_CHARS else hashlib.sha256(dedup_key.encode()).hexdigest()
 
 
 def check_audit_filters(names: Iterable[str]) -> None:

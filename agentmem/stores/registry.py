@@ -13,6 +13,8 @@ from agentmem.stores.admin import StoreAdmin
 from agentmem.stores.api_keys import ApiKeyStore
 from agentmem.stores.job_queue import JobQueue
 from agentmem.stores.protocols import GraphNodeVectors, GraphStore, LogStore, ReplicatedGraph, SessionStore, VectorIndex
+from agentmem.stores.sql.api_keys import SqlApiKeys
+from agentmem.stores.sql.jobs import SqlJobQueue
 from agentmem.stores.write_plan import VectorSource
 
 OpenIndex = Callable[[str, int, int], Awaitable[VectorIndex]]
@@ -47,15 +49,15 @@ async def open_stores(settings: Settings, clock: Clock) -> Stores:
             log = await sqlite.open_log(settings.database, clock, policy=settings)
             opened.push_async_callback(log.close)
             session = await _open_session(settings, clock, can_write=not log.database.write_obstacle)
-            graph, upkeep = sqlite.open_graph(log.database, clock), sqlite.open_admin(log.database)
+            graph, upkeep = sqlite.open_graph(log.database, clock), sqlite.SqliteAdmin(log.database)
             stack = Stores(
                 log,
                 graph,
                 None,
                 session,
                 upkeep,
-                sqlite.open_job_queue(log.database),
-                sqlite.open_api_keys(log.database),
+                SqlJobQueue(log.database),
+                SqlApiKeys(log.database),
                 partial(sqlite.open_vectors, log.database),
                 log.set_vector_source,
             )
@@ -76,7 +78,7 @@ async def _open_servers(settings: Settings, clock: Clock, session: SessionStore,
     exit_stack.push_async_callback(log.close)
     store_id = (await log.meta())["store_id"]
     graph = await neo4j.open_graph(settings.graph_server_url, clock, log, store_id=store_id)
-    upkeep = postgres.open_admin(log.database)
+    upkeep = postgres.PostgresAdmin(log.database)
     vectors = neo4j.Neo4jNodeVectors(graph.database) if settings.graph_vectors else None
     return Stores(
         log,
@@ -84,8 +86,8 @@ async def _open_servers(settings: Settings, clock: Clock, session: SessionStore,
         graph,
         session,
         upkeep,
-        postgres.open_job_queue(log.database),
-        postgres.open_api_keys(log.database),
+        SqlJobQueue(log.database),
+        SqlApiKeys(log.database),
         partial(postgres.open_vectors, log.database),
         log.set_vector_source,
         vectors,

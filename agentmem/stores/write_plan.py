@@ -23,7 +23,7 @@ ERASED_REQUEST_HASH = "erased"  # in place of the fingerprint of what was given,
 MAX_TURN_INDEX = 1_000_000_000  # ranking keeps positions in 32 bits
 
 
-def check_idempotency(request_hashes: Mapping[str, str], rows: Iterable[tuple[str, int, str]]) -> dict[str, int]:
+def check_idempotency(request_hashes: Mapping[str, str], rows: Iterable[tuple[Any, ...]]) -> dict[str, int]:
     """Positions by change_id, from rows of change_id, seq and payload fingerprint.
 
     Raises Conflict when one was applied with another payload than `request_hashes` says; what was erased has none to

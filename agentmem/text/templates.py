@@ -50,6 +50,13 @@ def load_templates(package: str, filename: str) -> Templates:
     return Templates(package, filename)
 
 
+@cache
+def load_statement(package: str, name: str) -> str:
+    """The block `file.name` of an SQL file inside `package`."""
+    file, _, block = name.partition(".")
+    return load_templates(package, f"{file}.sql")[block]
+
+
 class Migration(NamedTuple):
     """One numbered file of a schema: applied once, in order, and recorded in `schema_version`."""
 

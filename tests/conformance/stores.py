@@ -49,13 +49,13 @@ async def open_sqlite_log(path: Path, clock: ManualClock | None = None) -> Async
 def admin_of(log: LogStore) -> StoreAdmin:
     """The upkeep face of a log, whatever its backend is."""
     if isinstance(log, SqliteLog):
-        from agentmem.stores.sqlite import open_admin
+        from agentmem.stores.sqlite import SqliteAdmin
 
-        return open_admin(log.database)
+        return SqliteAdmin(log.database)
     from agentmem.stores import postgres
 
     assert isinstance(log, postgres.PostgresLog)
-    return postgres.open_admin(log.database)
+    return postgres.PostgresAdmin(log.database)
 
 
 async def open_vector_index(log: LogStore, identity: str, dimensions: int) -> VectorIndex:

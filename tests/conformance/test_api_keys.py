@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
 from dataclasses import replace
 from datetime import timedelta
 from typing import Any
@@ -13,6 +12,7 @@ from agentmem.core.api_keys import ApiKey
 from agentmem.core.scope import Scope
 from agentmem.stores.api_keys import ApiKeyStore
 from agentmem.stores.protocols import LogStore
+from agentmem.stores.sql.api_keys import SqlApiKeys
 from tests.conformance.writing import START
 
 ALICE = ApiKey("k1", "alice", ("read", "write"), START, channel="work", agent_id="scout", expires_at=START)
@@ -20,16 +20,9 @@ ALL = ApiKey("k2", "*", ("admin",), START + timedelta(seconds=1))
 
 
 @pytest.fixture
-async def keys(log: Any) -> AsyncIterator[ApiKeyStore]:
+async def keys(log: Any) -> ApiKeyStore:
     """The keys beside the log of a test."""
-    if type(log).__name__ == "SqliteLog":
-        from agentmem.stores.sqlite import open_api_keys as open_sqlite_keys
-
-        yield open_sqlite_keys(log.database)
-    else:
-        from agentmem.stores.postgres import open_api_keys
-
-        yield open_api_keys(log.database)
+    return SqlApiKeys(log.database)
 
 
 async def test_a_key_is_found_by_the_hash_of_its_secret_alone(keys: ApiKeyStore) -> None:

@@ -18,7 +18,7 @@ from agentmem.core.records import PROFILE_ID, RELATION_KINDS, EdgeKind, User, bu
 from agentmem.core.scope import Scope
 from agentmem.errors import InvalidRecord
 from agentmem.stores.sqlite import SqliteLog, graph, open_graph
-from agentmem.stores.sqlite.database import Connection
+from agentmem.stores.sqlite.connection import SqliteConnection
 from agentmem.text.templates import load_templates
 from tests.conformance.graphs import HISTORIES, LogWithGraph, build_conversation, build_edge, open_log_with_graph
 from tests.conformance.stores import (
@@ -271,7 +271,7 @@ async def test_any_history_gives_the_edges_of_a_rebuild(
             if r.kind == "Turn"
         )
 
-    def step(db: Connection, name: str, records: list[Record]) -> None:
+    def step(db: SqliteConnection, name: str, records: list[Record]) -> None:
         puts, gone = [], []
         for record in {record.key: record for record in records}.values():
             if name == "put" and (record.kind != "Turn" or fits(record)):
@@ -284,7 +284,7 @@ async def test_any_history_gives_the_edges_of_a_rebuild(
         write_current(db, ordinals, current)
         graph.apply(db, "ann", puts, gone)
 
-    def edges(db: Connection) -> list[tuple[Any, ...]]:
+    def edges(db: SqliteConnection) -> list[tuple[Any, ...]]:
         return db.execute("SELECT * FROM graph_edges ORDER BY user_id, source, kind, target, edge").fetchall()
 
     async with open_sqlite_log(tmp_path_factory.mktemp("graph") / "memory.db") as log:
@@ -295,7 +295,7 @@ async def test_any_history_gives_the_edges_of_a_rebuild(
         assert await log.database.read(edges) == incremental
 
 
-def write_current(db: Connection, slots: dict[Key, int], current: dict[Key, Record]) -> None:
+def write_current(db: SqliteConnection, slots: dict[Key, int], current: dict[Key, Record]) -> None:
     """Make the tables of the log hold these records and no others."""
     for table in ("memory_records", "memory_versions"):
         db.execute(f"DELETE FROM {table}")

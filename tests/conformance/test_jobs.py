@@ -15,6 +15,8 @@ from agentmem.settings.sections import DecayOptions
 from agentmem.stores.admin import RawUsage, StoreAdmin
 from agentmem.stores.job_queue import DueDate, JobQueue, JobState
 from agentmem.stores.protocols import LogStore
+from agentmem.stores.sql.jobs import SqlJobQueue
+from agentmem.stores.sql.log import SqlLog
 from agentmem.stores.values import RecordUsage
 from tests.conformance.stores import admin_of
 from tests.conformance.writing import (
@@ -37,12 +39,8 @@ SLACK = timedelta(microseconds=1)
 
 def jobs_of(log: LogStore) -> JobQueue:
     """The face for jobs of an opened log."""
-    from agentmem.stores import postgres, sqlite
-
-    if isinstance(log, sqlite.SqliteLog):
-        return sqlite.open_job_queue(log.database)
-    assert isinstance(log, postgres.PostgresLog)
-    return postgres.open_job_queue(log.database)
+    assert isinstance(log, SqlLog)
+    return SqlJobQueue(log.database)
 
 
 async def due_by(log: LogStore, scope: Scope, days: float) -> dict[str, list[Key]]:

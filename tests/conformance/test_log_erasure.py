@@ -145,10 +145,9 @@ async def test_a_record_that_is_changed_after_an_upgrade_of_the_tokenizer_loses_
 
 def upgrade_tokenizer(patch: pytest.MonkeyPatch) -> None:
     """Let every text have the one term `new`, as if by another version."""
-    for module in ("codec", "sql.write", "raw_import", "sqlite.restore", "postgres.write"):
+    for module in ("codec", "sql.write", "sql.terms", "raw_import"):
         patch.setattr(f"agentmem.stores.{module}.extract_features_and_terms", lambda text: (NO_FEATURES, {"new": 1}))
-    for backend in ("sqlite", "postgres"):
-        patch.setattr(f"agentmem.stores.{backend}.terms.tokenizer_fingerprint", lambda: "0123456789ab")
+    patch.setattr("agentmem.stores.sql.terms.tokenizer_fingerprint", lambda: "0123456789ab")
 
 
 @pytest.mark.parametrize("is_folded", [False, True])

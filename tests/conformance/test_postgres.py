@@ -18,8 +18,9 @@ from agentmem.core.records import Conversation, User
 from agentmem.core.scope import Operator, Scope
 from agentmem.errors import ConfigError, SchemaMismatch, ScopeError
 from agentmem.stores.postgres import PostgresLog, migrate, open_log
+from agentmem.stores.postgres.connection import DIALECT
 from agentmem.stores.postgres.database import PostgresDatabase, fetch_rows, parse_url
-from agentmem.stores.postgres.records import compile_order, compile_where
+from agentmem.stores.sql.records import compile_order, compile_where
 from agentmem.stores.values import Where
 from agentmem.text.templates import load_migrations, load_templates
 from tests.conformance.conftest import database_url
@@ -35,7 +36,7 @@ from tests.conformance.writing import (
 )
 
 if TYPE_CHECKING:
-    from agentmem.stores.postgres.database import Connection
+    from agentmem.stores.postgres.connection import PostgresConnection
 
 STEPS = len(load_migrations("postgres"))
 SEED = {
@@ -128,7 +129,7 @@ async def test_the_documents_tables_show_what_is_stored(store: PostgresLog, scop
     line = "SELECT neo4j_node_id, importance_score, archived FROM memory_timeline ORDER BY 1"
     people = "SELECT user_id, preferences FROM user_profiles"
 
-    async def read(db: Connection) -> list[list[Any]]:
+    async def read(db: PostgresConnection) -> list[list[Any]]:
         return [await fetch_rows(db, text) for text in (logs, line, people)]
 
     (shown,), timeline, profiles = await store.database.read(scope, read)
@@ -293,11 +294,11 @@ HOT = {
         "history",
         "changed_keys",
         "states",
-        "touched_since",
+        "changed_since",
     ),
-    "records": ("get", "by_slot", "by_slot_through", "columns", "gone_after", "changed_slots"),
-    "terms": ("tail_after", "matching", "blocks", "blocks_of", "last_blocks", "note", "take"),
-    "usage": ("slots", "usage", "note_receipt"),
+    "records": ("by_id", "by_ordinal", "by_ordinal_through", "columns", "gone_after", "changed_ordinals"),
+    "terms": ("delta_after", "matching", "blocks", "blocks_of", "last_blocks", "recount", "take", "tokenizer"),
+    "usage": ("records", "usage", "put_receipt"),
     "erase": ("targets", "payloads", "operations", "blank_changes", "drop_versions", "drop_usage", "remaining_terms"),
     "audit": ("rows", "texts"),
 }
@@ -308,6 +309,7 @@ VALUES: dict[str, Any] = {
     "channels": ["_global"],
     "keys": ["k"],
     "slots": [5],
+    "ordinals": [5],
     "conversations": ["talk"],
     "places": ["talk"],
     "positions": [3],
@@ -365,11 +367,11 @@ def statements() -> Iterator[tuple[str, str, dict[str, Any]]]:
             yield f"{file}.{name}", text, VALUES | ({"since": ["Turn"]} if name == "state" else {})
     find = load_templates("agentmem.stores.postgres", "records.sql")["find"]
     for where, order in WHERES:
-        condition, values = compile_where("user 3", where)
+        condition, values = compile_where("user 3", where, DIALECT)
         yield f"find {where}", find.format(where=condition, order=compile_order(order, False)), VALUES | values
 
 
-async def kept_plan(db: Connection, text: str, values: dict[str, Any]) -> list[str]:
+async def kept_plan(db: PostgresConnection, text: str, values: dict[str, Any]) -> list[str]:
     names = list(dict.fromkeys(re.findall(r"%\((\w+)\)s", text)))
     numbered = re.sub(r"%\((\w+)\)s", lambda found: f"${names.index(found[1]) + 1}", text)
     given = sql.SQL(", ").join(sql.Literal(values[name]) for name in names).as_string()
@@ -397,13 +399,13 @@ async def test_no_hot_statement_walks_a_table_of_all_users(
     if analysed:
         owner.execute("ANALYZE")
 
-    async def plans(db: Connection) -> dict[str, list[str]]:
+    async def plans(db: PostgresConnection) -> dict[str, list[str]]:
         return {
             name: [line for (line,) in await fetch_rows(db, f"EXPLAIN {text}", values)]
             for name, text, values in statements()
         }
 
-    async def plans_for_any_value(db: Connection) -> dict[str, list[str]]:
+    async def plans_for_any_value(db: PostgresConnection) -> dict[str, list[str]]:
         """As they are kept by a connection: a write's are never made for one value."""
         assert await fetch_rows(db, "SHOW plan_cache_mode") == [("force_generic_plan",)]
         return {name + ", kept": await kept_plan(db, text, values) for name, text, values in statements()}

@@ -34,7 +34,7 @@ from tests.conformance.writing import (
 from tests.fakes.as_a_model import AsyncOnlyEmbedder
 
 if TYPE_CHECKING:
-    from agentmem.stores.postgres.database import Connection
+    from agentmem.stores.postgres.connection import PostgresConnection
 
 SIZE = 64
 ALICE, BOB = Scope("alice"), Scope("bob")
@@ -122,7 +122,7 @@ async def test_their_answer_is_read_when_all_is_committed(postgres_log: str, mon
             told.append(f"read, {await store.lacks()} behind")
             return await self._cursor.fetchall()
 
-    async def noted(db: Connection, values: Any) -> Any:
+    async def noted(db: PostgresConnection, values: Any) -> Any:
         return Noted(await put(db, values))
 
     await store.begin(ALICE)
@@ -270,7 +270,7 @@ async def test_an_append_does_not_wait_for_who_writes_vectors(store: Store) -> N
     await store.begin(ALICE)
     inside, go_on = asyncio.Event(), asyncio.Event()
 
-    async def hold(db: Connection) -> None:
+    async def hold(db: PostgresConnection) -> None:
         await fetch_rows(db, HELD, {"user_id": "alice"})
         inside.set()
         await go_on.wait()

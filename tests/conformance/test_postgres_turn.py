@@ -13,13 +13,14 @@ from agentmem.core.changes import AuditEntry
 from agentmem.core.records import Conversation
 from agentmem.core.scope import Scope
 from agentmem.stores.job_queue import DueDate
-from agentmem.stores.postgres import PostgresLog, open_job_queue, open_log
+from agentmem.stores.postgres import PostgresLog, open_log
 from agentmem.stores.postgres.database import fetch_rows
+from agentmem.stores.sql.jobs import SqlJobQueue
 from agentmem.text.templates import load_templates
 from tests.conformance.writing import START, SettableClock, build_turn_changes, write_records
 
 if TYPE_CHECKING:
-    from agentmem.stores.postgres.database import Connection
+    from agentmem.stores.postgres.connection import PostgresConnection
 
 SCOPE = Scope("alice")
 TALK = Conversation(id="talk")
@@ -66,7 +67,7 @@ async def test_a_turn_of_a_known_conversation_is_nine_statements_and_its_vectors
     await write_records(log, SCOPE, TALK.model_copy(update={"archived": True}))
     sent.clear()
     await append(log, "c")
-    assert sorted({*sent} - {*TURN}) == ["went_on"]
+    assert sorted({*sent} - {*TURN}) == ["continue_conversations"]
     sent.clear()
     await append(log, "d")
     assert tuple(sent) == TURN
@@ -78,14 +79,14 @@ async def test_a_turn_and_what_a_job_settles_wait_for_each_other(log: PostgresLo
     inside, go_on = asyncio.Event(), asyncio.Event()
     lock = load_templates("agentmem.stores.postgres", "write.sql")["lock"]
 
-    async def write_slowly(db: Connection) -> None:
+    async def write_slowly(db: PostgresConnection) -> None:
         await fetch_rows(db, lock, {"user_id": SCOPE.user_id})
         inside.set()
         await go_on.wait()
 
     writing = asyncio.create_task(log.database.write(SCOPE, write_slowly))
     await inside.wait()
-    jobs = open_job_queue(log.database)
+    jobs = SqlJobQueue(log.database)
     settling = asyncio.create_task(jobs.set_due_dates(SCOPE, [DueDate(*TALK.key, None)]))
     done, _ = await asyncio.wait([settling], timeout=0.2)
     assert not done

@@ -17,9 +17,10 @@ from agentmem.core.changes import AuditEntry
 from agentmem.core.scope import SYSTEM_USER, Operator, Scope
 from agentmem.errors import ConfigError, Conflict, InvalidRecord, ScopeError, StoreError, StoreUnavailable
 from agentmem.stores.admin import JournalCounters, RawUsage
-from agentmem.stores.postgres import PostgresLog, admin, meta, open_admin, open_log, restore
+from agentmem.stores.postgres import PostgresAdmin, PostgresLog, open_log
 from agentmem.stores.postgres import write as postgres_write
 from agentmem.stores.postgres.database import fetch_rows
+from agentmem.stores.sql import meta, restore
 from agentmem.stores.sqlite import SqliteLog
 from agentmem.stores.sqlite import open_log as open_file
 from agentmem.stores.values import DeadLetter
@@ -84,7 +85,7 @@ async def test_a_memory_moves_to_a_server_and_back(
 ) -> None:
     await histories.write_history(file, scope, clock)
     saved = await histories.read_snapshot(file, admin_of(file), scope)
-    face = open_admin(server.database)
+    face = PostgresAdmin(server.database)
     await histories.restore_snapshot(face, stranger, saved, batch_size=3)
     there = await histories.read_snapshot(server, face, stranger)
     assert there == saved
@@ -97,7 +98,7 @@ async def test_a_memory_moves_to_a_server_and_back(
 async def test_what_a_text_column_cannot_hold_is_refused(server: PostgresLog, file: SqliteLog, scope: Scope) -> None:
     await file.append(build_turn_changes(scope, "a"))
     (change,) = await admin_of(file).raw_changes(scope, 0, 9)
-    face = open_admin(server.database)
+    face = PostgresAdmin(server.database)
     named = change.versions[0]._replace(id="a\x00")
     for wrong in (
         change._replace(change_id="a\x00"),
@@ -113,7 +114,7 @@ async def test_what_a_text_column_cannot_hold_is_refused(server: PostgresLog, fi
 
 
 async def test_usage_given_twice_counts_once(server: PostgresLog, scope: Scope) -> None:
-    face = open_admin(server.database)
+    face = PostgresAdmin(server.database)
     second = USAGE._replace(access_count=7, conversations=("z", "a", "ü"), strength=1.25, due_at=5)
     await face.import_usage(scope, [])
     await face.import_usage(scope, [USAGE, USAGE._replace(id="b"), second])
@@ -128,9 +129,9 @@ async def test_usage_given_twice_counts_once(server: PostgresLog, scope: Scope) 
 async def test_an_application_looks_after_its_own_user_only(
     plain: PostgresLog, server: PostgresLog, scope: Scope, stranger: Scope, clock: SettableClock
 ) -> None:
-    face = open_admin(plain.database)
+    face = PostgresAdmin(plain.database)
     await histories.write_history(server, stranger, clock)
-    saved = await histories.read_snapshot(server, open_admin(server.database), stranger)
+    saved = await histories.read_snapshot(server, PostgresAdmin(server.database), stranger)
     await histories.restore_snapshot(face, scope, saved)
     assert await face.rebuild_terms(scope) == 7
     assert await histories.read_snapshot(plain, face, scope) == saved
@@ -153,26 +154,22 @@ async def test_a_transaction_reaches_nobody_else(
     server: PostgresLog, scope: Scope, stranger: Scope, clock: SettableClock
 ) -> None:
     await histories.write_history(server, scope, clock)
-    face, alice = open_admin(server.database), scope.user_id
+    face, alice = PostgresAdmin(server.database), scope.user_id
     saved = await histories.read_snapshot(server, face, scope)
 
     async def read(db: Any) -> list[Any]:
-        images = load_templates("agentmem.stores.postgres", "admin.sql")["last_images"]
         return [
             await restore.journal_counters(db, alice),
             await restore.raw_changes(db, alice, 0, 99),
             await restore.raw_usage(db, alice, ("", ""), 99),
-            await fetch_rows(db, images, {"user_id": alice, "after": 0}),
+            await db.rows("admin.last_images", user_id=alice, after=0),
         ]
 
     assert await server.database.read(stranger, read) == [JournalCounters(0, 0, 0, 0), [], [], []]
     for write in (
         lambda db: restore.import_usage(db, alice, [USAGE]),
         lambda db: restore.set_counters(db, alice, saved[0]),
-        lambda db: db.execute(
-            load_templates("agentmem.stores.postgres", "meta.sql")["note_reached"],
-            {"projection": "graph", "user_id": alice, "seq": 1},
-        ),
+        lambda db: db.run("meta.set_watermark", projection="graph", user_id=alice, seq=1),
     ):
         with pytest.raises(StoreError, match="row-level security"):
             await server.database.write(stranger, write)
@@ -195,7 +192,7 @@ async def test_marks_of_many_are_noted_side_by_side(server: PostgresLog) -> None
 async def test_a_switch_sees_the_write_that_is_under_way(
     server: PostgresLog, owner: psycopg.Connection[Any], scope: Scope
 ) -> None:
-    face = open_admin(server.database)
+    face = PostgresAdmin(server.database)
     await face.start_embedder("hash:new:8")
     await server.append(build_turn_changes(scope, "a"))
     await server.write_watermark_hints("vectors/hash:new:8", {scope.user_id: 1})
@@ -214,8 +211,8 @@ async def test_a_switch_sees_the_write_that_is_under_way(
 async def test_a_switch_does_not_keep_writers_waiting_for_long(
     server: PostgresLog, owner: psycopg.Connection[Any], scope: Scope, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(admin, "SWITCH_SECONDS", 0.2)
-    face = open_admin(server.database)
+    monkeypatch.setattr("agentmem.stores.sql.admin.SWITCH_SECONDS", 0.2)
+    face = PostgresAdmin(server.database)
     await face.start_embedder("hash:new:8")
     await server.append(build_turn_changes(scope, "a"))
     await server.write_watermark_hints("vectors/hash:new:8", {scope.user_id: 1})
@@ -227,8 +224,8 @@ async def test_a_switch_does_not_keep_writers_waiting_for_long(
 
 
 PLANNED = [
-    *(("restore", name) for name in ("reach", "hold", "changes", "versions", "usage")),
-    *(("admin", name) for name in ("last_images", "unpark")),
+    *(("restore", name) for name in ("counters", "add_user", "changes", "versions", "usage")),
+    *(("admin", name) for name in ("last_images", "drop_dead_letters")),
 ]
 ASKED: dict[str, Any] = {
     "user_id": "user 3",
@@ -265,7 +262,7 @@ async def test_upkeep_of_a_user_walks_no_table_of_all(server: PostgresLog, owner
 
 
 async def test_a_server_is_copied_with_its_own_tools(server: PostgresLog, tmp_path: Path) -> None:
-    face = open_admin(server.database)
+    face = PostgresAdmin(server.database)
     with pytest.raises(ConfigError, match="pg_dump"):
         await face.copy_to(tmp_path / "copy.db")
     assert list(tmp_path.iterdir()) == []

@@ -36,7 +36,7 @@ from tests.conformance.indexes import (
 )
 
 if TYPE_CHECKING:
-    from agentmem.stores.postgres.database import Connection
+    from agentmem.stores.postgres.connection import PostgresConnection
 
 STRANGERS = 3000
 
@@ -95,7 +95,7 @@ async def test_statements_go_through_the_users_index(
         "kinds": None,
     }
 
-    async def read(db: Connection) -> dict[str, list[dict[str, Any]]]:
+    async def read(db: PostgresConnection) -> dict[str, list[dict[str, Any]]]:
         if eager:  # whatever is there rather than what is cheapest
             for name in ("seqscan", "bitmapscan", "sort"):
                 await db.execute(f"SET LOCAL enable_{name} = off")
@@ -225,7 +225,7 @@ async def test_an_erasure_waits_for_a_writer_and_a_writer_for_an_erasure(
     for ordinal in known:
         await apply_batch(index, ANN, build_record_rows(ordinal))
 
-    async def erase_slowly(db: Connection) -> None:
+    async def erase_slowly(db: PostgresConnection) -> None:
         await vectors.erase(db, "ann", [0])
         await db.execute(
             "INSERT INTO memory_versions (user_id, slot, seq, kind, id, erased) VALUES ('ann', 0, 1, 'Turn', 't', true)"
@@ -252,7 +252,7 @@ async def test_a_writer_waits_for_the_one_before(place: PostgresVectorBackend, i
     inside, go_on = asyncio.Event(), asyncio.Event()
     await apply_batch(index, ANN, build_record_rows(0))
 
-    async def write_slowly(db: Connection) -> None:
+    async def write_slowly(db: PostgresConnection) -> None:
         await index._lock_users(db, ["ann"])
         inside.set()
         await go_on.wait()
@@ -403,7 +403,7 @@ async def test_people_can_query_vectors_with_what_they_belong_to(
     columns = "id, user_id, session_id, content, memory_type, importance, access_count, embedder, embedding::text"
     shown = "[" + ",".join(np.format_float_positional(x, trim="-") for x in random_unit_vector(0, 0, len(WHOLE))) + "]"
 
-    async def read(db: Connection) -> list[Any]:
+    async def read(db: PostgresConnection) -> list[Any]:
         (memory,) = await fetched(db, f"SELECT {columns} FROM memories_24")
         (turn,) = await fetched(db, "SELECT turn_id, content, embedding::text, embedder FROM conversation_log_vectors")
         (moment,) = await fetched(db, "SELECT summary, vector_dims(embedding), embedder FROM memory_timeline_vectors")

@@ -16,7 +16,7 @@ from agentmem.stores.postings import BULK_WRITE_ROWS, MAX_DELTA_ROWS_BULK
 from agentmem.stores.protocols import LogStore
 from agentmem.stores.values import Postings
 from tests.conformance.stores import build_entity, build_turn, delete_records, write_records
-from tests.conformance.word_indexes import TermIndexBackend, term_backend_of
+from tests.conformance.word_indexes import TermIndexBackend
 from tests.scale import scaled
 
 ANN, BOB = Scope("ann"), Scope("bob")
@@ -26,7 +26,7 @@ NUMBERS = count()
 @pytest.fixture
 def words(log: LogStore) -> TermIndexBackend:
     """The words of the test's log."""
-    return term_backend_of(log)
+    return TermIndexBackend(log)
 
 
 def plain(found: Mapping[str, Postings]) -> dict[str, dict[int, int]]:

@@ -11,7 +11,7 @@ from agentmem.core.record import Record
 from agentmem.core.scope import Operator, Scope
 from agentmem.engine.engine import Engine
 from agentmem.facade.async_memory import AsyncAgentMemory
-from agentmem.stores.sqlite.database import Connection
+from agentmem.stores.sqlite.connection import SqliteConnection
 from agentmem.stores.values import Where
 
 
@@ -34,7 +34,7 @@ async def read_projections(resources: Engine, scope: Scope) -> dict[str, Any]:
     database: Any = resources.log
     size = resources.vector_projections[0].embedder.dimensions
 
-    def read(db: Connection) -> tuple[Any, ...]:
+    def read(db: SqliteConnection) -> tuple[Any, ...]:
         edges = "SELECT source, kind, target, edge, owner FROM graph_edges WHERE user_id = ? ORDER BY 1, 2, 3, 4, 5"
         passages = (
             f'SELECT slot, kind, channel, grain, part, start, "end", asks, vector FROM passages_{size} '

@@ -20,7 +20,8 @@ from typing import Any
 from agentmem.admin.doctor import diagnose
 from agentmem.facade.async_memory import AsyncAgentMemory
 from agentmem.settings.settings import Settings
-from agentmem.stores.sqlite import erase, write
+from agentmem.stores.sql import erase
+from agentmem.stores.sqlite import write
 from tests.faults import checks, victim
 
 STEPS = (

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import multiprocessing
 import resource
-from multiprocessing.connection import Connection as Pipe
+from multiprocessing.connection import SqliteConnection as Pipe
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +13,7 @@ import pytest
 
 from agentmem.errors import ModelUnavailable, StoreUnavailable
 from agentmem.facade.async_memory import AsyncAgentMemory
-from agentmem.stores.sqlite.database import Connection
+from agentmem.stores.sqlite.connection import SqliteConnection
 from agentmem.stores.sqlite.vectors import SqliteVectors
 from agentmem.stores.values import VectorBatch
 from tests.faults import checks
@@ -121,7 +121,7 @@ async def test_vectors_without_room_cost_no_write_that_they_come_with(
     await memory.store_turn("Hello there.", turn_id="t0")
     put, tries = SqliteVectors.write_batch, 0
 
-    def crammed(index: SqliteVectors, db: Connection, user_id: str, batch: VectorBatch) -> Any:
+    def crammed(index: SqliteVectors, db: SqliteConnection, user_id: str, batch: VectorBatch) -> Any:
         nonlocal tries
         tries += 1
         db.pragma("max_page_count", db.pragma("page_count"))

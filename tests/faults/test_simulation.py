@@ -7,7 +7,7 @@ import asyncio
 import pytest
 
 from agentmem.errors import StoreUnavailable
-from agentmem.stores.sqlite import journal
+from agentmem.stores.sql import write
 from tests.faults import simulate, simulate_servers
 from tests.faults.faulty import FAULT_KINDS, HANG_SECONDS, FaultInjector, FaultProxy
 from tests.faults.virtual import VirtualClock, run
@@ -46,7 +46,7 @@ def _until_one_fails() -> None:
 
 
 def test_a_broken_promise_is_found_and_says_how_to_see_it_again(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(journal, "find_applied", lambda *_: {})  # retries are no longer recognized
+    monkeypatch.setattr(write, "check_idempotency", lambda *_: {})  # retries are no longer recognized
     with pytest.raises(AssertionError, match="refused, and done all the same") as failure:
         _until_one_fails()
     assert any("python -m tests.faults.simulate --seed" in note for note in failure.value.__notes__)

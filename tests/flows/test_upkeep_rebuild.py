@@ -25,7 +25,8 @@ from agentmem.admin.rebuild import rebuild
 from agentmem.core.scope import Operator
 from agentmem.models.protocols import Vectors
 from agentmem.models.providers.hash import HashEmbedder
-from agentmem.stores.sqlite.database import Connection, SqliteDatabase
+from agentmem.stores.sqlite.connection import SqliteConnection
+from agentmem.stores.sqlite.database import SqliteDatabase
 
 SMALL, LARGE = "hash:v1:64", "hash:v1:512"
 
@@ -46,7 +47,7 @@ async def filled(memory: AsyncAgentMemory, *users: str) -> None:
         await view.flush()
 
 
-def emptied(db: Connection, table: str) -> None:
+def emptied(db: SqliteConnection, table: str) -> None:
     db.execute(f"DELETE FROM {table}")
 
 

@@ -11,12 +11,16 @@ from agentmem import AsyncAgentMemory
 from agentmem.text.templates import load_templates
 
 FOR_ALL = {
-    "changed": (0, "", 100),
-    "waiting": ("consolidate", 0, 0, 100),
-    "due": ("gc", 0, 100),
-    "of_job": ("consolidate", 100),
+    "users_changed_since": {"since": 0, "after": "", "limit": 100},
+    "pending_users": {"job": "consolidate", "now": 0, "too_late": 0, "limit": 100},
+    "due_users": {"job": "gc", "now": 0, "limit": 100},
+    "queue": {"job": "consolidate", "limit": 100},
 }
-OF_ONE = {"state": ("ann", "gc"), "of_user": ("ann",), "due_records": ("ann", "gc", 0, 100)}
+OF_ONE: dict[str, dict[str, Any]] = {
+    "state": {"user_id": "ann", "job": "gc"},
+    "states": {"user_id": "ann"},
+    "due_records": {"user_id": "ann", "job": "gc", "now": 0, "limit": 100},
+}
 
 
 @pytest.mark.parametrize("name", [*FOR_ALL, *OF_ONE])
@@ -35,11 +39,12 @@ async def test_who_has_something_to_do_is_found_by_an_index(home: Path, name: st
 
 
 async def test_what_was_written_since_is_found_by_position(home: Path) -> None:
-    statement = load_templates("agentmem.stores.sqlite", "jobs.sql")["await_run"]
+    statement = load_templates("agentmem.stores.sqlite", "jobs.sql")["enqueue"]
+    values = {"user_id": "ann", "job": "gc", "due_at": 0, "kinds": "[]"}
     async with AsyncAgentMemory("ann", home=home, embedder="hash") as memory:
         log: Any = memory.engine.log
         plan = await log.database.read(
-            lambda db: [row[3] for row in db.execute(f"EXPLAIN QUERY PLAN {statement}", ("ann", "gc", 0, "[]"))]
+            lambda db: [row[3] for row in db.execute(f"EXPLAIN QUERY PLAN {statement}", values)]
         )
     found = [step for step in plan if step.startswith(("SEARCH", "SCAN"))]
     assert len(found) == 6, plan

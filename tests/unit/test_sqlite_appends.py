@@ -12,8 +12,8 @@ from agentmem.core.changes import Change
 from agentmem.core.records import Conversation
 from agentmem.core.scope import Scope
 from agentmem.errors import Conflict, InvalidRecord
-from agentmem.stores.sqlite import SqliteLog, open_admin, open_graph, open_log
-from agentmem.stores.sqlite.database import Connection
+from agentmem.stores.sqlite import SqliteAdmin, SqliteLog, open_graph, open_log
+from agentmem.stores.sqlite.connection import SqliteConnection
 from tests.conformance.writing import SettableClock, build_change, build_edge, build_entity, build_fact, build_turn
 from tests.scale import scaled
 
@@ -48,11 +48,11 @@ DEPARTURES = st.lists(KEYS, min_size=1, max_size=3, unique=True).map(
 WRITES = st.builds(lambda gone, puts: [*gone, *puts], st.lists(DEPARTURES, max_size=1), st.lists(PUTS, max_size=3))
 
 
-def edges(db: Connection) -> list[Any]:
+def edges(db: SqliteConnection) -> list[Any]:
     return db.execute("SELECT * FROM graph_edges ORDER BY user_id, source, kind, target, edge").fetchall()
 
 
-def tail(db: Connection) -> tuple[Any, Any]:
+def tail(db: SqliteConnection) -> tuple[Any, Any]:
     """How long the tail of the word index is, as noted and as counted."""
     return db.execute(
         "SELECT coalesce((SELECT tail FROM word_state WHERE user_id = 'ann'), 0),"
@@ -83,7 +83,7 @@ async def test_any_history_leaves_what_a_rebuild_makes(
         assert noted == counted
         before = await log.database.read(edges), await words(log)
         await open_graph(log.database).rebuild(ANN)
-        await open_admin(log.database).rebuild_terms(ANN)
+        await SqliteAdmin(log.database).rebuild_terms(ANN)
         assert (await log.database.read(edges), await words(log)) == before
     finally:
         await log.close()

@@ -9,16 +9,14 @@ from agentmem.core.clock import Clock
 from agentmem.core.lifecycle import LifecyclePolicy
 from agentmem.core.scope import SYSTEM_USER
 from agentmem.stores.due_updates import DEFAULT_POLICY
-from agentmem.stores.postgres.admin import open_admin
-from agentmem.stores.postgres.api_keys import open_api_keys
+from agentmem.stores.postgres.admin import PostgresAdmin
 from agentmem.stores.postgres.database import PostgresDatabase
-from agentmem.stores.postgres.jobs import open_job_queue
 from agentmem.stores.postgres.log import PostgresLog
 from agentmem.stores.postgres.migrations import check_schema, migrate
 from agentmem.stores.postgres.vectors import open_vectors
 from agentmem.text.templates import load_migrations
 
-__all__ = ["PostgresLog", "migrate", "open_admin", "open_api_keys", "open_job_queue", "open_log", "open_vectors"]
+__all__ = ["PostgresAdmin", "PostgresLog", "migrate", "open_log", "open_vectors"]
 
 
 async def open_log(

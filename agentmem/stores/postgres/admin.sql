@@ -4,11 +4,11 @@
 SELECT DISTINCT ON (slot) slot, kind, payload, id, channel, recorded_at, seq FROM memory_versions
 WHERE user_id = %(user_id)s AND seq > %(after)s AND payload IS NOT NULL ORDER BY slot, seq DESC
 
--- name: unpark
+-- name: drop_dead_letters
 WITH gone AS (DELETE FROM parked_changes WHERE user_id = %(user_id)s AND projection = %(projection)s RETURNING 1)
 SELECT count(*) FROM gone
 
--- name: lagging
+-- name: lagging_projections
 SELECT u.user_id, p.name, u.head - coalesce(w.seq, 0) AS behind
 FROM unnest(%(projections)s::text[]) AS p(name) CROSS JOIN memory_users u
 LEFT JOIN projection_watermarks w ON w.projection = p.name AND w.user_id = u.user_id
@@ -21,20 +21,20 @@ SELECT user_id, head FROM memory_users WHERE user_id > %(after)s AND head > 0 OR
 SELECT user_id, head FROM memory_users
 WHERE user_id = ANY(%(users)s::text[]) AND user_id > %(after)s AND head > 0 ORDER BY user_id LIMIT %(limit)s
 
--- name: erased
+-- name: tombstones
 SELECT v.kind, v.id, max(c.at) FROM memory_versions v JOIN memory_changes c ON c.user_id = v.user_id AND c.seq = v.seq
 WHERE v.user_id = %(user_id)s AND v.erased AND (v.kind, v.id) > (%(kind)s, %(id)s)
 GROUP BY v.kind, v.id ORDER BY v.kind, v.id LIMIT %(limit)s
 
--- name: behind
+-- name: total_lag
 SELECT coalesce(sum(abs(u.head - coalesce(w.seq, 0))), 0)::bigint FROM memory_users u
 LEFT JOIN projection_watermarks w ON w.projection = %(projection)s AND w.user_id = u.user_id
 
--- name: no_writes
+-- name: block_writes
 -- Every write of a user updates its row: this waits for those that did, and the others wait for this.
 LOCK TABLE memory_users IN SHARE MODE
 
--- name: meta
+-- name: embedders_in_use
 SELECT (SELECT value FROM store_meta WHERE user_id = '_system' AND name = 'embedder'),
        (SELECT value FROM store_meta WHERE user_id = '_system' AND name = 'embedder_next')
 
@@ -45,7 +45,7 @@ ON CONFLICT (user_id, name) DO UPDATE SET value = excluded.value
 -- name: drop_meta
 DELETE FROM store_meta WHERE user_id = '_system' AND name = %(name)s
 
--- name: parked_for
+-- name: users_with_dead_letters
 SELECT DISTINCT user_id FROM parked_changes WHERE projection = %(projection)s ORDER BY user_id
 
 -- name: by_kind

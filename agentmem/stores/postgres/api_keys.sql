@@ -18,8 +18,8 @@ WHERE %(user_id)s::text IS NULL OR user_id = %(user_id)s ORDER BY created_at DES
 -- name: revoke
 UPDATE api_keys SET revoked_at = coalesce(revoked_at, %(at)s) WHERE user_id = %(user_id)s AND id = %(id)s
 
--- name: use
+-- name: set_last_use
 UPDATE api_keys SET last_used_at = greatest(last_used_at, %(at)s) WHERE user_id = %(user_id)s AND id = %(id)s
 
--- name: made
+-- name: were_made
 SELECT 1 FROM store_meta WHERE user_id = '_system' AND name = %(name)s

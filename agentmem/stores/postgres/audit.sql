@@ -5,12 +5,12 @@ INSERT INTO memory_audit_log (timestamp, operation, memory_type, user_id, sessio
     agent_id, operation_id, source_channel, target_channels, query_text, result_count, latency_ms, success, error_message,
     promoted_from_channel, promotion_confidence, promotion_access_count, promotion_conversation_count, config_snapshot,
     metadata, actor)
-VALUES (%(timestamp)s, %(operation)s, %(memory_type)s, %(user_id)s, %(session_id)s, %(conversation_id)s, %(conversation)s,
+VALUES (%(timestamp)s, %(operation)s, %(memory_type)s, %(user_id)s, %(session_id)s, %(conversation_uuid)s, %(conversation_id)s,
     %(agent_id)s, %(operation_id)s, %(source_channel)s, %(target_channels)s, %(query_text)s, %(result_count)s,
     %(latency_ms)s, %(success)s, %(error_message)s, %(promoted_from_channel)s, %(promotion_confidence)s,
     %(promotion_access_count)s, %(promotion_conversation_count)s, %(config_snapshot)s::jsonb, %(metadata)s::jsonb, %(actor)s)
 
--- name: no_erasure
+-- name: wait_for_erasure
 SELECT 1 FROM memory_users WHERE user_id = %(user_id)s FOR KEY SHARE
 
 -- name: erased_since
@@ -50,7 +50,7 @@ WHERE user_id = %(user_id)s
 -- name: blank
 SELECT blank_audit_text(%(texts)s::bigint[], %(settings)s::bigint[])
 
--- name: keep_receipt
+-- name: put_receipt
 INSERT INTO receipts (user_id, id, at, receipt) VALUES (%(user_id)s, %(id)s, %(at)s, %(receipt)s)
 ON CONFLICT (user_id, id) DO UPDATE SET at = excluded.at, receipt = excluded.receipt
 

@@ -3,10 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-import hashlib
 import json
-import re
-import uuid
 from collections.abc import Callable, Collection, Iterable, Sequence
 from functools import cache
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -14,8 +11,8 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from agentmem.core.clock import derive_id
 from agentmem.core.columns import Floats
+from agentmem.stores.codec import sanitize_text
 from agentmem.stores.values import ChunkScores, VectorRow
 from agentmem.stores.vectors.matrix import VectorColumns, build_orders
 from agentmem.stores.vectors.quantization import Float16Rows
@@ -24,12 +21,10 @@ from agentmem.stores.vectors.search import VectorSearch, combine_by_row
 if TYPE_CHECKING:
     from psycopg.adapt import Dumper
 
-    from agentmem.stores.postgres.database import Connection
+    from agentmem.stores.postgres.connection import PostgresConnection
 
 
-MAX_KEY_CHARS = 500  # characters; a row of a btree has room for 2,700 bytes
 _encode_json = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), default=str).encode
-_UUID = re.compile(r"[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}")
 
 T = TypeVar("T")
 INT4_OID = 23  # the number of the type integer
@@ -37,34 +32,6 @@ UNKNOWN_OID = 0  # of an extension's type, whose number differs between database
 BINARY_SCORE_TYPES = (">i4", ">i4", "?", "?", ">i2")  # of computed scores: ordinals, parts, asks, whole, units
 # numbers; a millisecond of arithmetic at most, and a busy loop keeps a thread waiting longer than that
 MAX_ON_LOOP_VALUES = 1 << 21
-
-
-def sanitize_text(text: str | None) -> str | None:
-    """The text with a mark in place of what a text column refuses: NUL, and lone surrogates."""
-    if text is None or text.isascii():
-        return text if text is None or "\x00" not in text else text.replace("\x00", "\ufffd")
-    return text.encode("utf-8", "replace").decode().replace("\x00", "\ufffd")
-
-
-def render_json(value: Any) -> str:
-    """JSON that a jsonb column takes; numbers that JSON does not have become text."""
-    text = json.dumps(value, ensure_ascii=False, default=str)
-    if "NaN" in text or "Infinity" in text:
-        text = json.dumps(json.loads(text, parse_constant=str), ensure_ascii=False)
-    return (sanitize_text(text) or "").replace("\\u0000", "\ufffd")
-
-
-def shorten_key(dedup_key: str) -> str:
-    """The unique value of a record as it is stored and looked up: a long one by its digest."""
-    dedup_key = sanitize_text(dedup_key) or ""
-    return dedup_key if len(dedup_key) <= MAX_KEY_CHARS else hashlib.sha256(dedup_key.encode()).hexdigest()
-
-
-def to_uuid(user_id: str, name: str | None) -> uuid.UUID | None:
-    """A conversation's id for a UUID column: itself when it is one, else made from user and id."""
-    if not name:
-        return None
-    return uuid.UUID(name if _UUID.fullmatch(name) else derive_id(user_id, name))
 
 
 def render_rows(names: Sequence[str], rows: Iterable[Sequence[Any]], *, text_columns: Collection[str] = ()) -> str:
@@ -92,7 +59,7 @@ def _build_dumper() -> type[Dumper]:
     return type("SentDumper", (BytesBinaryDumper,), {"oid": 0})
 
 
-def register_binary(db: Connection) -> None:
+def register_binary(db: PostgresConnection) -> None:
     """Let statements of this connection take `BinaryValue` values."""
     db.adapters.register_dumper(BinaryValue, _build_dumper())
 

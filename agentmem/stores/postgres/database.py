@@ -15,7 +15,7 @@ from contextlib import asynccontextmanager, contextmanager, suppress
 from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
 from agentmem.core.redaction import failure_reason
-from agentmem.core.scope import Operator, Scope
+from agentmem.core.scope import Operator
 from agentmem.errors import (
     Closed,
     ConfigError,
@@ -26,18 +26,18 @@ from agentmem.errors import (
     StoreError,
     StoreUnavailable,
 )
+from agentmem.stores.sql.connection import Principal, Work
 from agentmem.text.templates import load_templates
 
 if TYPE_CHECKING:
     import psycopg
-    from psycopg import AsyncConnection
     from psycopg_pool import AsyncConnectionPool
 
-    Connection: TypeAlias = AsyncConnection[Any]
-    Pool: TypeAlias = AsyncConnectionPool[Connection]
+    from agentmem.stores.postgres.connection import PostgresConnection
+
+    Pool: TypeAlias = AsyncConnectionPool[PostgresConnection]
 
 T = TypeVar("T")
-Principal: TypeAlias = Scope | Operator | str  # a user by scope or by id, or all users
 SCHEMES = ("postgresql://", "postgres://")
 MAX_CONNECTIONS = 16
 CONNECT_SECONDS = 5.0  # to connect, and for a free connection
@@ -78,7 +78,7 @@ class PostgresDatabase:
     async def read(
         self,
         principal: Principal,
-        work: Callable[[Connection], Awaitable[T]],
+        work: Callable[[PostgresConnection], Awaitable[T]],
         *,
         timeout_seconds: float = TRANSACTION_SECONDS,
     ) -> T:
@@ -92,7 +92,7 @@ class PostgresDatabase:
     async def write(
         self,
         principal: Principal,
-        work: Callable[[Connection], Awaitable[T]],
+        work: Callable[[PostgresConnection], Awaitable[T]],
         *,
         timeout_seconds: float = TRANSACTION_SECONDS,
     ) -> T:
@@ -102,29 +102,44 @@ class PostgresDatabase:
     async def write_relaxed(
         self,
         principal: Principal,
-        work: Callable[[Connection], Awaitable[T]],
+        work: Callable[[PostgresConnection], Awaitable[T]],
         *,
         timeout_seconds: float = TRANSACTION_SECONDS,
     ) -> T:
         """`write` that does not wait for the disk: if the server fails within a second, it is lost."""
         return await self._run_with_retry("note", principal, work, timeout_seconds)
 
+    async def query(self, principal: Principal, work: Work[T], *, timeout_seconds: float | None = None) -> T:
+        """See SqlDatabase."""
+        return await self._run_with_retry("read", principal, work, timeout_seconds or TRANSACTION_SECONDS)
+
+    async def commit(
+        self, principal: Principal, work: Work[T], *, timeout_seconds: float | None = None, durable: bool = True
+    ) -> T:
+        """See SqlDatabase. What is not `durable` is lost if the server fails within a second."""
+        mode = "write" if durable else "note"
+        return await self._run_with_retry(mode, principal, work, timeout_seconds or TRANSACTION_SECONDS)
+
     async def run_dedicated(
-        self, principal: Principal, work: Callable[[Connection], Awaitable[T]], *, timeout_seconds: float
+        self, principal: Principal, work: Callable[[PostgresConnection], Awaitable[T]], *, timeout_seconds: float
     ) -> T:
         """Run a function and commit, on a connection of its own that waits for each statement (scripts, COPY)."""
-        import psycopg
+        from agentmem.stores.postgres.connection import PostgresConnection
 
         if self._closed:
             raise Closed(f"the connection to {self.address} was closed")
         sql = load_templates(__package__, "database.sql")
         with self._translate_errors():
-            async with await psycopg.AsyncConnection.connect(self._conninfo) as connection:
+            async with await PostgresConnection.connect(self._conninfo) as connection:
                 await connection.execute(sql["limits"], _session_settings(principal, timeout_seconds, "alone"))
                 return await work(connection)
 
     async def _run_with_retry(
-        self, mode: str, principal: Principal, work: Callable[[Connection], Awaitable[T]], timeout_seconds: float
+        self,
+        mode: str,
+        principal: Principal,
+        work: Callable[[PostgresConnection], Awaitable[T]],
+        timeout_seconds: float,
     ) -> T:
         import psycopg
 
@@ -144,7 +159,11 @@ class PostgresDatabase:
         raise AssertionError("the last attempt returns or raises")
 
     async def _run_once(
-        self, mode: str, principal: Principal, work: Callable[[Connection], Awaitable[T]], timeout_seconds: float
+        self,
+        mode: str,
+        principal: Principal,
+        work: Callable[[PostgresConnection], Awaitable[T]],
+        timeout_seconds: float,
     ) -> T:
         async with self._acquire_connection() as connection:
             limit = _DeadlineKiller(connection, timeout_seconds + GRACE_SECONDS)
@@ -159,10 +178,10 @@ class PostgresDatabase:
 
     async def _transact(
         self,
-        connection: Connection,
+        connection: PostgresConnection,
         mode: str,
         principal: Principal,
-        work: Callable[[Connection], Awaitable[T]],
+        work: Callable[[PostgresConnection], Awaitable[T]],
         timeout_seconds: float,
     ) -> T:
         import psycopg
@@ -195,7 +214,7 @@ class PostgresDatabase:
             elif connection.info.transaction_status != psycopg.pq.TransactionStatus.IDLE:
                 await connection.rollback()
 
-    async def _check_operator(self, connection: Connection) -> None:
+    async def _check_operator(self, connection: PostgresConnection) -> None:
         cursor = await connection.execute(load_templates(__package__, "database.sql")["may_operate"])
         if await cursor.fetchone() != (True,):
             user = connection.info.user
@@ -206,7 +225,7 @@ class PostgresDatabase:
     # -- the pool
 
     @asynccontextmanager
-    async def _acquire_connection(self) -> AsyncIterator[Connection]:
+    async def _acquire_connection(self) -> AsyncIterator[PostgresConnection]:
         """A connection of the pool, and back with it; an error that it has none says what became of them."""
         import psycopg_pool
 
@@ -246,11 +265,14 @@ class PostgresDatabase:
         import psycopg
         import psycopg_pool
 
+        from agentmem.stores.postgres.connection import PostgresConnection
+
         # The pool itself only says that it has no connection; this one says why.
         first = await psycopg.AsyncConnection.connect(self._conninfo)
         await first.close()
         pool: Pool = psycopg_pool.AsyncConnectionPool(
             self._conninfo,
+            connection_class=PostgresConnection,
             kwargs={"autocommit": True},
             configure=_configure,
             min_size=1,
@@ -321,7 +343,7 @@ class _NotCommitted(Exception):
 class _DeadlineKiller:
     """Breaks a connection when a time has passed, also one whose server stands still."""
 
-    def __init__(self, connection: Connection, timeout_seconds: float) -> None:
+    def __init__(self, connection: PostgresConnection, timeout_seconds: float) -> None:
         self.has_expired = False
         self._connection = connection
         self._timer = asyncio.get_running_loop().call_later(timeout_seconds, self._expire)
@@ -336,12 +358,14 @@ class _DeadlineKiller:
             copy.shutdown(socket.SHUT_RDWR)
 
 
-async def fetch_rows(connection: Connection, statement: str, values: Mapping[str, Any] | None = None) -> list[Any]:
+async def fetch_rows(
+    connection: PostgresConnection, statement: str, values: Mapping[str, Any] | None = None
+) -> list[Any]:
     """Run a statement and return its rows."""
     return await (await connection.execute(statement, values)).fetchall()
 
 
-async def set_user(connection: Connection, user_id: str) -> None:
+async def set_user(connection: PostgresConnection, user_id: str) -> None:
     """Go on with the rows of another user, in the same transaction."""
     await connection.execute(load_templates(__package__, "database.sql")["user"], {"user_id": user_id})
 
@@ -383,7 +407,7 @@ def _session_settings(principal: Principal, timeout_seconds: float, mode: str) -
     return {"user_id": user_id, "operator": operator, "patience": str(int(timeout_seconds * 1000)), **ways}
 
 
-async def _configure(connection: Connection) -> None:
+async def _configure(connection: PostgresConnection) -> None:
     connection.prepared_max = MAX_PREPARED_STATEMENTS
     # The server, too, notices within a minute that a client is lost, and gives up what that one had locked.
     await connection.execute(load_templates(__package__, "database.sql")["session"])

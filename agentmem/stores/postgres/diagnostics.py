@@ -22,15 +22,16 @@ from agentmem.stores.admin import (
     format_other_tokenizer,
     requeue_hint,
 )
-from agentmem.stores.postgres.audit import PARTITION_DAYS_AHEAD
-from agentmem.stores.postgres.database import MAX_CONNECTIONS, PostgresDatabase, Principal, fetch_rows
+from agentmem.stores.postgres.database import MAX_CONNECTIONS, PostgresDatabase, fetch_rows
+from agentmem.stores.postgres.log import PARTITION_DAYS_AHEAD
 from agentmem.stores.postgres.migrations import MIN_SERVER_VERSION
+from agentmem.stores.sql.connection import Principal
 from agentmem.stores.vectors.search import projection_name
 from agentmem.text.templates import Migration, load_migrations, load_templates
 from agentmem.text.tokenizer import tokenizer_fingerprint
 
 if TYPE_CHECKING:
-    from agentmem.stores.postgres.database import Connection
+    from agentmem.stores.postgres.connection import PostgresConnection
 
 _SQL = load_templates(__package__, "diagnostics.sql")
 
@@ -165,7 +166,7 @@ class PostgresDiagnostics:
         return True
 
     async def _check_clock(self) -> None:
-        async def read_clocks(db: Connection) -> tuple[float, datetime, float]:
+        async def read_clocks(db: PostgresConnection) -> tuple[float, datetime, float]:
             before = self._stopwatch.milliseconds()
             ((theirs,),) = await fetch_rows(db, _SQL["clock"])
             return before, theirs, self._stopwatch.milliseconds()
@@ -347,7 +348,7 @@ class PostgresDiagnostics:
             )
 
     async def _check_invariants(self) -> None:
-        async def ask(db: Connection) -> tuple[dict[str, list[Any]], int]:
+        async def ask(db: PostgresConnection) -> tuple[dict[str, list[Any]], int]:
             found = {name: await fetch_rows(db, _SQL[name]) for name in INVARIANTS}
             return found, (await fetch_rows(db, _SQL["users"]))[0][0]
 
@@ -412,7 +413,7 @@ class PostgresDiagnostics:
             self.add_finding("future", "no record is from the future")
 
 
-async def _schema_state(db: Connection) -> tuple[int, int]:
+async def _schema_state(db: PostgresConnection) -> tuple[int, int]:
     sql = load_templates(__package__, "migrations.sql")
     ((is_versioned,),) = await fetch_rows(db, sql["is_versioned"])
     ((tables,),) = await fetch_rows(db, sql["tables"])

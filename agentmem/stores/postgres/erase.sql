@@ -3,7 +3,7 @@
 -- name: user
 SELECT head, last_at FROM memory_users WHERE user_id = %(user_id)s FOR UPDATE
 
--- name: built_since
+-- name: derived_since
 SELECT 1 FROM memory_records WHERE user_id = %(user_id)s AND seq > %(seen)s AND kind IN (
     'Fact', 'Edge', 'Gloss', 'Review', 'Entity', 'Goal', 'Strategy', 'Procedure', 'ToolInvocation', 'Outcome', 'Synopsis')
 LIMIT 1
@@ -18,11 +18,11 @@ SELECT DISTINCT slot, kind, id FROM memory_versions WHERE user_id = %(user_id)s 
 
 -- name: payloads
 SELECT slot, kind, payload, id, channel, recorded_at, seq FROM memory_versions
-WHERE user_id = %(user_id)s AND slot = ANY(%(slots)s::integer[]) AND payload IS NOT NULL ORDER BY slot, seq
+WHERE user_id = %(user_id)s AND slot = ANY(%(ordinals)s::integer[]) AND payload IS NOT NULL ORDER BY slot, seq
 
 -- name: operations
 SELECT DISTINCT c.operation_id FROM memory_versions v JOIN memory_changes c ON c.user_id = v.user_id AND c.seq = v.seq
-WHERE v.user_id = %(user_id)s AND v.slot = ANY(%(slots)s::integer[])
+WHERE v.user_id = %(user_id)s AND v.slot = ANY(%(ordinals)s::integer[])
 
 -- name: put_change
 INSERT INTO memory_changes (user_id, seq, change_id, operation_id, operation, actor, at)
@@ -30,33 +30,33 @@ VALUES (%(user_id)s, %(seq)s, %(change_id)s, %(operation_id)s, 'erase', 'user', 
 
 -- name: blank_changes
 UPDATE memory_changes SET cause = '', payload = 'erased' WHERE user_id = %(user_id)s AND seq IN (
-    SELECT seq FROM memory_versions WHERE user_id = %(user_id)s AND slot = ANY(%(slots)s::integer[]))
+    SELECT seq FROM memory_versions WHERE user_id = %(user_id)s AND slot = ANY(%(ordinals)s::integer[]))
 
--- name: blank_parked
+-- name: blank_dead_letters
 UPDATE parked_changes SET reason = 'erased' WHERE user_id = %(user_id)s AND seq IN (
-    SELECT seq FROM memory_versions WHERE user_id = %(user_id)s AND slot = ANY(%(slots)s::integer[]))
+    SELECT seq FROM memory_versions WHERE user_id = %(user_id)s AND slot = ANY(%(ordinals)s::integer[]))
 
 -- name: drop_versions
-DELETE FROM memory_versions WHERE user_id = %(user_id)s AND slot = ANY(%(slots)s::integer[])
+DELETE FROM memory_versions WHERE user_id = %(user_id)s AND slot = ANY(%(ordinals)s::integer[])
 
 -- name: blank_older
 UPDATE memory_changes SET cause = '', payload = 'erased' WHERE user_id = %(user_id)s AND seq IN (
-    SELECT seq FROM memory_versions WHERE user_id = %(user_id)s AND slot = %(slot)s AND seq < %(latest)s)
+    SELECT seq FROM memory_versions WHERE user_id = %(user_id)s AND slot = %(ordinal)s AND seq < %(latest)s)
 
 -- name: drop_older
-DELETE FROM memory_versions WHERE user_id = %(user_id)s AND slot = %(slot)s AND seq < %(latest)s
+DELETE FROM memory_versions WHERE user_id = %(user_id)s AND slot = %(ordinal)s AND seq < %(latest)s
 
 -- name: drop_records
-DELETE FROM memory_records WHERE user_id = %(user_id)s AND slot = ANY(%(slots)s::integer[])
+DELETE FROM memory_records WHERE user_id = %(user_id)s AND slot = ANY(%(ordinals)s::integer[])
 
 -- name: drop_usage
 DELETE FROM memory_usage u USING unnest(%(kinds)s::text[], %(ids)s::text[]) AS j(kind, id)
 WHERE u.user_id = %(user_id)s AND u.kind = j.kind AND u.id = j.id
 
--- name: put_tombstones
+-- name: put_tombstone
 INSERT INTO memory_versions (user_id, slot, seq, kind, id, erased, part)
-SELECT %(user_id)s, j.slot, %(seq)s, j.kind, j.id, true, j.part
-FROM unnest(%(slots)s::integer[], %(kinds)s::text[], %(ids)s::text[]) WITH ORDINALITY AS j(slot, kind, id, part)
+SELECT %(user_id)s, j.ordinal, %(seq)s, j.kind, j.id, true, j.part
+FROM unnest(%(ordinal)s::integer[], %(kind)s::text[], %(id)s::text[], %(part)s::integer[]) AS j(ordinal, kind, id, part)
 
 -- name: put_user
 UPDATE memory_users SET head = %(seq)s, last_at = %(at)s, erasures = erasures + 1 WHERE user_id = %(user_id)s
@@ -80,13 +80,13 @@ DELETE FROM memory_records WHERE user_id = %(user_id)s
 -- name: user_usage
 DELETE FROM memory_usage WHERE user_id = %(user_id)s
 
--- name: user_receipts
+-- name: user_usage_receipts
 DELETE FROM usage_receipts WHERE user_id = %(user_id)s
 
--- name: user_parked
+-- name: user_dead_letters
 DELETE FROM parked_changes WHERE user_id = %(user_id)s
 
--- name: user_told
+-- name: user_receipts
 DELETE FROM receipts WHERE user_id = %(user_id)s
 
 -- name: user_jobs
@@ -95,8 +95,8 @@ DELETE FROM job_states WHERE user_id = %(user_id)s
 -- name: user_keys
 DELETE FROM api_keys WHERE user_id = %(user_id)s
 
--- name: told
+-- name: receipts
 SELECT id, receipt FROM receipts WHERE user_id = %(user_id)s
 
--- name: drop_told
+-- name: drop_receipts
 DELETE FROM receipts WHERE user_id = %(user_id)s AND id = ANY(%(ids)s::text[])

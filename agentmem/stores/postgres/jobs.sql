@@ -4,24 +4,24 @@
 SELECT job, user_id, seq, due_at, attempts, at, report FROM job_states
 WHERE user_id = %(user_id)s AND job = %(job)s
 
--- name: note
+-- name: put_state
 INSERT INTO job_states AS s (user_id, job, seq, due_at, attempts, at, report)
 VALUES (%(user_id)s, %(job)s, %(seq)s, %(due_at)s, %(attempts)s, %(at)s, %(report)s)
 ON CONFLICT (user_id, job) DO UPDATE SET seq = greatest(s.seq, excluded.seq), due_at = excluded.due_at,
     attempts = excluded.attempts, at = excluded.at, report = excluded.report
 
--- name: of_user
+-- name: states
 SELECT job, user_id, seq, due_at, attempts, at, report FROM job_states WHERE user_id = %(user_id)s ORDER BY job
 
--- name: of_job
+-- name: queue
 SELECT job, user_id, seq, due_at, attempts, at, report FROM job_states
 WHERE job = %(job)s AND due_at IS NOT NULL ORDER BY due_at, user_id LIMIT %(limit)s
 
--- name: changed
+-- name: users_changed_since
 SELECT user_id, max(at) AS last_at FROM memory_changes WHERE at >= %(since)s
 GROUP BY user_id HAVING (max(at), user_id) > (%(since)s, %(after)s) ORDER BY last_at, user_id LIMIT %(limit)s
 
--- name: await_run
+-- name: enqueue
 -- Who wrote nothing of these kinds has nothing to wait for, and what he wrote is not looked through again.
 INSERT INTO job_states AS s (user_id, job, seq, due_at)
 SELECT n.user_id, %(job)s, CASE WHEN n.concerned THEN n.seq ELSE n.head END,
@@ -37,12 +37,12 @@ FROM (
 ON CONFLICT (user_id, job) DO UPDATE SET due_at = coalesce(s.due_at, excluded.due_at),
     seq = CASE WHEN s.due_at IS NULL THEN greatest(s.seq, excluded.seq) ELSE s.seq END
 
--- name: waiting
+-- name: pending_users
 -- What is due later than any wait can be was noted under a wrong clock.
 SELECT user_id FROM job_states WHERE job = %(job)s AND (due_at <= %(now)s OR due_at > %(too_late)s)
 ORDER BY due_at, user_id LIMIT %(limit)s
 
--- name: due
+-- name: due_users
 SELECT user_id FROM memory_usage WHERE due_for = %(job)s AND due_at <= %(now)s
 ORDER BY due_at, user_id LIMIT %(limit)s
 
@@ -51,10 +51,10 @@ SELECT kind, id FROM memory_usage
 WHERE user_id = %(user_id)s AND due_for = %(job)s AND due_at <= %(now)s
 ORDER BY due_at, kind, id LIMIT %(limit)s
 
--- name: settle
+-- name: set_due_date
 INSERT INTO memory_usage AS u (user_id, kind, id, due_at, due_for, review_priority)
 SELECT %(user_id)s, j.kind, j.id, j.due_at, j.due_for, j.priority
-FROM unnest(%(kinds)s::text[], %(ids)s::text[], %(dues)s::bigint[], %(jobs)s::text[], %(priorities)s::float8[])
+FROM unnest(%(kind)s::text[], %(id)s::text[], %(due_at)s::bigint[], %(due_for)s::text[], %(priority)s::float8[])
      AS j(kind, id, due_at, due_for, priority)
 JOIN memory_records r ON r.user_id = %(user_id)s AND r.kind = j.kind AND r.id = j.id
 ORDER BY j.kind, j.id

@@ -51,7 +51,7 @@ JOIN memory_changes c ON c.user_id = %(user_id)s AND c.seq = v.seq
 WHERE v.payload IS NOT NULL
 ORDER BY v.kind, v.id
 
--- name: touched_since
+-- name: changed_since
 SELECT j.kind, j.id, max(v.seq) FROM unnest(%(kinds)s::text[], %(ids)s::text[]) WITH ORDINALITY AS j(kind, id, n)
 JOIN memory_versions v ON v.user_id = %(user_id)s AND v.kind = j.kind AND v.id = j.id
     AND v.seq > %(after)s

@@ -1,26 +1,26 @@
 -- What concerns the store as a whole: its meta data, leases, projections that lag, upkeep, health.
 
--- name: meta
+-- name: all
 SELECT name, value FROM store_meta WHERE user_id = '_system'
 UNION ALL SELECT 'schema_version', max(version)::text FROM schema_version
 
--- name: set_meta
-INSERT INTO store_meta (name, value) SELECT * FROM unnest(%(names)s::text[], %(values)s::text[]) AS j(name, value)
+-- name: set
+INSERT INTO store_meta (name, value) SELECT * FROM unnest(%(name)s::text[], %(value)s::text[]) AS j(name, value)
 ORDER BY j.name
 ON CONFLICT (user_id, name) DO UPDATE SET value = excluded.value
 
--- name: default_meta
-INSERT INTO store_meta (name, value) SELECT * FROM unnest(%(names)s::text[], %(values)s::text[]) AS j(name, value)
+-- name: set_default
+INSERT INTO store_meta (name, value) SELECT * FROM unnest(%(name)s::text[], %(value)s::text[]) AS j(name, value)
 ORDER BY j.name
 ON CONFLICT (user_id, name) DO NOTHING
 
--- name: count_opening
+-- name: increment_openings
 UPDATE store_meta SET value = (value::bigint + 1)::text WHERE user_id = '_system' AND name = 'openings' RETURNING value::bigint
 
--- name: lease_turn
+-- name: prepare_lease
 SELECT pg_advisory_xact_lock(hashtextextended('agentmem lease ' || %(name)s, 0))
 
--- name: lease
+-- name: acquire_lease
 INSERT INTO leases AS l (name, owner, token, until)
 VALUES (%(name)s, %(owner)s, nextval('lease_tokens'), clock_timestamp() + make_interval(secs => %(ttl)s))
 ON CONFLICT (user_id, name) DO UPDATE SET owner = excluded.owner, until = excluded.until,
@@ -28,38 +28,38 @@ ON CONFLICT (user_id, name) DO UPDATE SET owner = excluded.owner, until = exclud
 WHERE l.owner = excluded.owner OR l.until <= clock_timestamp()
 RETURNING token
 
--- name: release
+-- name: release_lease
 DELETE FROM leases WHERE user_id = '_system' AND name = %(name)s AND owner = %(owner)s
 
 -- name: users
 SELECT u.user_id FROM memory_users u WHERE u.user_id > %(after)s
 AND EXISTS (SELECT 1 FROM memory_records r WHERE r.user_id = u.user_id) ORDER BY u.user_id LIMIT %(limit)s
 
--- name: behind
+-- name: lagging_users
 SELECT u.user_id FROM memory_users u
 LEFT JOIN projection_watermarks w ON w.user_id = u.user_id AND w.projection = %(projection)s
 WHERE u.head > coalesce(w.seq, 0)
 ORDER BY (SELECT c.at FROM memory_changes c WHERE c.user_id = u.user_id AND c.seq = coalesce(w.seq, 0) + 1), u.user_id
 LIMIT %(limit)s
 
--- name: note_reached
+-- name: set_watermark
 INSERT INTO projection_watermarks AS w (projection, user_id, seq) VALUES (%(projection)s, %(user_id)s, %(seq)s)
 ON CONFLICT (user_id, projection) DO UPDATE SET seq = excluded.seq WHERE excluded.seq > w.seq
 
--- name: park
+-- name: put_dead_letter
 INSERT INTO parked_changes (projection, user_id, seq, reason, attempts, at)
 VALUES (%(projection)s, %(user_id)s, %(seq)s, %(reason)s, %(attempts)s, %(at)s)
 ON CONFLICT (user_id, projection, seq) DO UPDATE SET
     reason = excluded.reason, attempts = excluded.attempts, at = excluded.at
 
--- name: parked
+-- name: dead_letters
 SELECT projection, user_id, seq, reason, attempts, at FROM parked_changes
 WHERE user_id = %(user_id)s ORDER BY projection, seq
 
--- name: parked_of_all
+-- name: all_dead_letters
 SELECT projection, user_id, seq, reason, attempts, at FROM parked_changes ORDER BY user_id, projection, seq
 
--- name: with_tail
+-- name: users_with_delta
 SELECT user_id FROM word_state WHERE tail > 0 ORDER BY user_id
 
 -- name: records_by_kind

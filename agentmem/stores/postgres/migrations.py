@@ -15,12 +15,12 @@ from typing import TYPE_CHECKING
 
 from agentmem.core.scope import SYSTEM_USER
 from agentmem.errors import SchemaMismatch
-from agentmem.stores.postgres.audit import PARTITION_DAYS_AHEAD
 from agentmem.stores.postgres.database import PostgresDatabase, fetch_rows
+from agentmem.stores.postgres.log import PARTITION_DAYS_AHEAD
 from agentmem.text.templates import Migration, load_migrations, load_templates
 
 if TYPE_CHECKING:
-    from agentmem.stores.postgres.database import Connection
+    from agentmem.stores.postgres.connection import PostgresConnection
 
 _SQL = load_templates(__package__, "migrations.sql")
 
@@ -37,7 +37,7 @@ async def migrate(url: str, now: datetime, *, schema: Path | None = None) -> int
     steps = load_migrations("postgres", schema)
     database = PostgresDatabase(url)
 
-    async def apply(connection: Connection) -> int:
+    async def apply(connection: PostgresConnection) -> int:
         await connection.execute(_SQL["lock"])
         await connection.execute(_SQL["search_path"])
         await _check_server_version(connection, database.address)
@@ -58,7 +58,7 @@ async def migrate(url: str, now: datetime, *, schema: Path | None = None) -> int
     return await database.run_dedicated(SYSTEM_USER, apply, timeout_seconds=MIGRATION_SECONDS)
 
 
-async def check_schema(connection: Connection, address: str, steps: Sequence[Migration]) -> None:
+async def check_schema(connection: PostgresConnection, address: str, steps: Sequence[Migration]) -> None:
     """Raise SchemaMismatch unless the database is at the schema of these steps."""
     found = await _schema_version(connection)
     _check_not_newer(found, steps, address)
@@ -68,13 +68,13 @@ async def check_schema(connection: Connection, address: str, steps: Sequence[Mig
         )
 
 
-async def _schema_version(connection: Connection) -> int:
+async def _schema_version(connection: PostgresConnection) -> int:
     if not (await fetch_rows(connection, _SQL["is_versioned"]))[0][0]:
         return 0
     return int((await fetch_rows(connection, _SQL["version"]))[0][0])
 
 
-async def _check_server_version(connection: Connection, address: str) -> None:
+async def _check_server_version(connection: PostgresConnection, address: str) -> None:
     found = int((await fetch_rows(connection, _SQL["server"]))[0][0])
     if found < MIN_SERVER_VERSION:
         raise SchemaMismatch(

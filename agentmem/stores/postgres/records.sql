@@ -1,6 +1,6 @@
 -- Current records, and rows for the columns.
 
--- name: get
+-- name: by_id
 SELECT r.slot, r.kind, v.payload, r.id, r.channel, r.recorded_at, r.seq, c.operation_id
 FROM unnest(%(ids)s::text[]) WITH ORDINALITY AS j(id, n)
 JOIN memory_records r ON r.user_id = %(user_id)s AND r.kind = %(kind)s AND r.id = j.id
@@ -8,17 +8,17 @@ JOIN memory_versions v ON v.user_id = %(user_id)s AND v.slot = r.slot AND v.seq 
 JOIN memory_changes c ON c.user_id = %(user_id)s AND c.seq = r.seq
 ORDER BY j.n
 
--- name: by_slot
+-- name: by_ordinal
 SELECT r.slot, r.kind, v.payload, r.id, r.channel, r.recorded_at, r.seq, c.operation_id
-FROM unnest(%(slots)s::integer[]) WITH ORDINALITY AS j(slot, n)
+FROM unnest(%(ordinals)s::integer[]) WITH ORDINALITY AS j(slot, n)
 JOIN memory_records r ON r.user_id = %(user_id)s AND r.slot = j.slot
 JOIN memory_versions v ON v.user_id = %(user_id)s AND v.slot = r.slot AND v.seq = r.seq
 JOIN memory_changes c ON c.user_id = %(user_id)s AND c.seq = r.seq
 ORDER BY j.n
 
--- name: by_slot_through
+-- name: by_ordinal_through
 SELECT v.slot, v.kind, v.payload, v.id, v.channel, v.recorded_at, v.seq, c.operation_id
-FROM unnest(%(slots)s::integer[]) WITH ORDINALITY AS j(slot, n)
+FROM unnest(%(ordinals)s::integer[]) WITH ORDINALITY AS j(slot, n)
 CROSS JOIN LATERAL (
     SELECT * FROM memory_versions w WHERE w.user_id = %(user_id)s AND w.slot = j.slot AND w.seq <= %(through)s
     ORDER BY w.seq DESC LIMIT 1) v
@@ -50,5 +50,5 @@ FROM memory_records WHERE user_id = %(user_id)s AND seq > %(after)s
 SELECT DISTINCT v.slot FROM memory_versions v WHERE v.user_id = %(user_id)s AND v.seq > %(after)s
 AND NOT EXISTS (SELECT 1 FROM memory_records r WHERE r.user_id = %(user_id)s AND r.slot = v.slot)
 
--- name: changed_slots
+-- name: changed_ordinals
 SELECT DISTINCT slot FROM memory_versions WHERE user_id = %(user_id)s AND seq > %(after)s ORDER BY slot

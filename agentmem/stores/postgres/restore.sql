@@ -1,10 +1,10 @@
 -- The journal as it is stored, out and back in.
 
--- name: reach
+-- name: counters
 SELECT head, slots, erasures, last_at FROM memory_users WHERE user_id = %(user_id)s
 
--- name: hold
-SELECT head, slots, erasures, last_at FROM memory_users WHERE user_id = %(user_id)s FOR UPDATE
+-- name: add_user
+INSERT INTO memory_users (user_id) VALUES (%(user_id)s) ON CONFLICT (user_id) DO NOTHING
 
 -- name: changes
 SELECT seq, change_id, operation_id, operation, actor, cause, payload, at FROM memory_changes
@@ -39,12 +39,12 @@ ON CONFLICT (user_id, kind, id) DO UPDATE SET access_count = excluded.access_cou
     review_count = excluded.review_count, cross_domain_count = excluded.cross_domain_count, due_at = excluded.due_at,
     due_for = excluded.due_for
 
--- name: settle
+-- name: raise_counters
 UPDATE memory_users SET head = %(head)s, slots = greatest(slots, %(slots)s),
     erasures = greatest(erasures, %(erasures)s), last_at = greatest(last_at, %(last_at)s)
 WHERE user_id = %(user_id)s
 
--- name: look_again
+-- name: make_due
 INSERT INTO memory_usage (user_id, kind, id, due_at, due_for)
 SELECT r.user_id, r.kind, r.id, r.recorded_at, 'decay'
 FROM memory_records r

@@ -3,28 +3,28 @@
 
 -- name: put
 INSERT INTO word_tail (user_id, slot, terms)
-SELECT %(user_id)s, * FROM unnest(%(slots)s::integer[], %(terms)s::text[]::jsonb[])
+SELECT %(user_id)s, * FROM unnest(%(ordinal)s::integer[], %(terms)s::text[]::jsonb[])
 ON CONFLICT (user_id, slot) DO UPDATE SET terms = excluded.terms
 
 -- name: put_new
 -- `put` of records that the index has not known, which lengthen the tail.
 WITH put AS (
     INSERT INTO word_tail (user_id, slot, terms)
-    SELECT %(user_id)s, * FROM unnest(%(slots)s::integer[], %(terms)s::text[]::jsonb[])
+    SELECT %(user_id)s, * FROM unnest(%(ordinal)s::integer[], %(terms)s::text[]::jsonb[])
 )
 INSERT INTO word_state (user_id, tail, tokenizer)
-VALUES (%(user_id)s, cardinality(%(slots)s::integer[]), %(tokenizer)s)
+VALUES (%(user_id)s, cardinality(%(ordinal)s::integer[]), %(tokenizer)s)
 ON CONFLICT (user_id) DO UPDATE SET tail = word_state.tail + excluded.tail,
     tokenizer = CASE WHEN word_state.tokenizer = excluded.tokenizer THEN excluded.tokenizer ELSE '' END
 
--- name: note
+-- name: recount
 INSERT INTO word_state (user_id, tail, generation, tokenizer)
 SELECT %(user_id)s, count(*), 1, %(tokenizer)s FROM word_tail WHERE user_id = %(user_id)s
 ON CONFLICT (user_id) DO UPDATE SET tail = excluded.tail, generation = word_state.generation + 1,
     tokenizer = CASE WHEN word_state.tokenizer = excluded.tokenizer THEN excluded.tokenizer ELSE '' END
 RETURNING tail
 
--- name: tail_after
+-- name: delta_after
 SELECT slot, terms FROM word_tail WHERE user_id = %(user_id)s AND slot > %(after)s ORDER BY slot
 
 -- name: matching
@@ -43,14 +43,15 @@ SELECT 2, '', 0, string_agg(int4send(slot), '' ORDER BY slot), NULL FROM word_ta
 ORDER BY part, term, block
 
 -- name: take
--- Tells which tokenizer read the user's words.
-WITH gone AS (DELETE FROM word_tail WHERE user_id = %(user_id)s AND slot = ANY(%(slots)s::integer[]))
+DELETE FROM word_tail WHERE user_id = %(user_id)s AND slot = ANY(%(ordinals)s::integer[]) RETURNING slot
+
+-- name: tokenizer
 SELECT tokenizer FROM word_state WHERE user_id = %(user_id)s
 
 -- name: set_tokenizer
 UPDATE word_state SET tokenizer = %(tokenizer)s WHERE user_id = %(user_id)s
 
--- name: take_tail
+-- name: take_delta
 DELETE FROM word_tail WHERE user_id = %(user_id)s
 
 -- name: blocks
@@ -70,19 +71,16 @@ CROSS JOIN LATERAL (
 
 -- name: rewrite
 UPDATE word_blocks w SET postings = j.postings
-FROM unnest(%(terms)s::text[], %(blocks)s::integer[], %(postings)s::bytea[]) AS j(term, block, postings)
+FROM unnest(%(term)s::text[], %(block)s::integer[], %(postings)s::bytea[]) AS j(term, block, postings)
 WHERE w.user_id = %(user_id)s AND w.term = j.term AND w.block = j.block
 
 -- name: empty
-DELETE FROM word_blocks w USING unnest(%(terms)s::text[], %(blocks)s::integer[]) AS j(term, block)
+DELETE FROM word_blocks w USING unnest(%(term)s::text[], %(block)s::integer[]) AS j(term, block)
 WHERE w.user_id = %(user_id)s AND w.term = j.term AND w.block = j.block
 
 -- name: add
 INSERT INTO word_blocks (user_id, term, block, postings)
-SELECT %(user_id)s, * FROM unnest(%(terms)s::text[], %(blocks)s::integer[], %(postings)s::bytea[])
+SELECT %(user_id)s, * FROM unnest(%(term)s::text[], %(block)s::integer[], %(postings)s::bytea[])
 
 -- name: erase_blocks
 DELETE FROM word_blocks WHERE user_id = %(user_id)s
-
--- name: lock
-SELECT 1 FROM memory_users WHERE user_id = %(user_id)s FOR UPDATE

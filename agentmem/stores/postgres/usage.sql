@@ -1,6 +1,6 @@
 -- How records were used.
 
--- name: slots
+-- name: records
 -- With what decides when a record is due, of those that fade.
 SELECT r.slot, r.kind, r.id, v.payload, r.channel, r.recorded_at, r.seq
 FROM unnest(%(kinds)s::text[], %(ids)s::text[]) AS j(kind, id)
@@ -13,8 +13,8 @@ INSERT INTO usage_receipts (user_id, receipt_id, used, at, slots)
 VALUES (%(user_id)s, %(receipt_id)s, %(used)s, %(at)s, '{}')
 ON CONFLICT (user_id, receipt_id, used) DO UPDATE SET at = usage_receipts.at RETURNING slots
 
--- name: note_receipt
-UPDATE usage_receipts SET slots = %(slots)s
+-- name: put_receipt
+UPDATE usage_receipts SET slots = %(ordinals)s
 WHERE user_id = %(user_id)s AND receipt_id = %(receipt_id)s AND used = %(used)s
 
 -- name: drop_empty_receipt
@@ -26,7 +26,7 @@ INSERT INTO memory_usage AS u (user_id, kind, id, access_count, use_count, last_
     last_review_at, review_count, cross_domain_count)
 SELECT %(user_id)s, j.kind, j.id, %(accesses)s, %(uses)s, %(at)s, %(conversations)s::text[],
        least(1.0 + j.boost, %(strongest)s::float8), CASE WHEN %(uses)s > 0 THEN %(at)s::bigint END, %(reviews)s, j.crossed
-FROM unnest(%(kinds)s::text[], %(ids)s::text[], %(boosts)s::float8[], %(crossed)s::bigint[])
+FROM unnest(%(kind)s::text[], %(id)s::text[], %(boost)s::float8[], %(crossed)s::bigint[])
     AS j(kind, id, boost, crossed) ORDER BY j.kind, j.id
 ON CONFLICT (user_id, kind, id) DO UPDATE SET
     access_count = u.access_count + excluded.access_count,
@@ -45,15 +45,15 @@ SELECT u.kind, u.id, u.access_count, u.use_count, u.last_accessed, u.strength, c
 FROM unnest(%(kinds)s::text[], %(ids)s::text[]) AS j(kind, id)
 JOIN memory_usage u ON u.user_id = %(user_id)s AND u.kind = j.kind AND u.id = j.id
 
--- name: never_due
+-- name: clear_due_dates
 UPDATE memory_usage u SET due_at = NULL, due_for = ''
 FROM unnest(%(kinds)s::text[], %(ids)s::text[]) AS j(kind, id)
 WHERE u.user_id = %(user_id)s AND u.kind = j.kind AND u.id = j.id AND u.due_at IS NOT NULL
 
--- name: went_on
+-- name: continue_conversations
 -- A conversation that is due for nothing was put away: it is looked at again.
 UPDATE memory_usage SET due_at = %(at)s, due_for = 'cleanup'
 WHERE user_id = %(user_id)s AND kind = 'Conversation' AND due_at IS NULL AND id = ANY(%(ids)s::text[])
 
--- name: forget_receipts
+-- name: drop_receipts
 WITH gone AS (DELETE FROM usage_receipts WHERE at < %(before)s RETURNING 1) SELECT count(*) FROM gone

@@ -52,7 +52,7 @@ from agentmem.text.templates import load_templates
 if TYPE_CHECKING:
     from psycopg import AsyncCursor
 
-    from agentmem.stores.postgres.database import Connection
+    from agentmem.stores.postgres.connection import PostgresConnection
 
 _SQL = load_templates(__package__, "vectors.sql")
 
@@ -67,7 +67,7 @@ FLOAT32_COST_FACTOR = 8  # a number in float32 takes as long as so many in int8
 T = TypeVar("T")
 MatrixSnapshot: TypeAlias = tuple[RowOrders, RowsView, RowsView]  # of a matrix at one moment
 PendingCompute: TypeAlias = tuple[int, Callable[[], T]]  # over how many numbers
-ServerQuery: TypeAlias = "Callable[[Connection, Mapping[str, Any]], Awaitable[PendingCompute[T]]]"
+ServerQuery: TypeAlias = "Callable[[PostgresConnection, Mapping[str, Any]], Awaitable[PendingCompute[T]]]"
 LockedIndexState = tuple[IndexState, int]  # the user's state, the embedder's number
 RemovedRows = tuple[str, list[int], IndexState, IndexState]
 
@@ -86,18 +86,18 @@ def statements(dimensions: int) -> dict[str, str]:
     return texts
 
 
-async def list_embedders(db: Connection) -> list[str]:
+async def list_embedders(db: PostgresConnection) -> list[str]:
     """The identities of all embedders of this store, oldest first."""
     return [identity for identity, _, _ in await fetch_rows(db, _SQL["embedders"])]
 
 
-async def vector_tables(db: Connection) -> list[str]:
+async def vector_tables(db: PostgresConnection) -> list[str]:
     """The tables that hold a user's vectors, for scans."""
     sizes = sorted({dimensions for _, _, dimensions in await fetch_rows(db, _SQL["embedders"])})
     return [*(f"passages_{size}" for size in sizes), "passage_tokens"]
 
 
-async def erase(db: Connection, user_id: str, ordinals: Collection[int] | None) -> None:
+async def erase(db: PostgresConnection, user_id: str, ordinals: Collection[int] | None) -> None:
     """Take out these records' vectors (None: all of the user), of every embedder, in the caller's transaction.
 
     The transaction must be the user's; it must have marked the records as erased before.
@@ -121,7 +121,7 @@ async def drop(database: PostgresDatabase, identity: str, operator: Operator) ->
     The table stays, so that the ids of its rows are never used again.
     """
 
-    async def write(db: Connection) -> int:
+    async def write(db: PostgresConnection) -> int:
         await db.execute(_SQL["alone"])
         await db.execute(_SQL["unused"], {"projection": projection_name(identity)})
         known = {name: (number, size) for name, number, size in await fetch_rows(db, _SQL["embedders"])}
@@ -157,13 +157,13 @@ async def open_vectors(
     """
     sql, keys = statements(dimensions), {"identity": identity, "dimensions": dimensions}
 
-    async def is_registered(db: Connection) -> bool:
+    async def is_registered(db: PostgresConnection) -> bool:
         ((number, size, has_table),) = await fetch_rows(db, sql["known"], keys)
         if number is not None and size != dimensions:
             raise ConfigError(f"embedder {identity} has {size} dimensions in this store, got {dimensions}")
         return number is not None and has_table
 
-    async def register(db: Connection) -> None:
+    async def register(db: PostgresConnection) -> None:
         await db.execute(sql["alone"])
         await db.execute(sql["make"])
         await db.execute(sql["register"], keys)
@@ -223,7 +223,7 @@ class PostgresVectors:
         keys = {**build_keys(self.identity, user_id), "after": batch.after_seq, "through": batch.through_seq}
         return keys | encode_columns(batch.rows)
 
-    async def write_small_batch(self, db: Connection, values: Mapping[str, Any]) -> AsyncCursor[Any]:
+    async def write_small_batch(self, db: PostgresConnection, values: Mapping[str, Any]) -> AsyncCursor[Any]:
         """Send a small batch in the caller's transaction, which sees what erasures did; a row where it was written.
 
         Nothing is where the vectors stand elsewhere, or somebody else is writing them. It takes no lock that keeps the
@@ -238,14 +238,14 @@ class PostgresVectors:
         if values is None:
             return False
 
-        async def write(db: Connection) -> AsyncCursor[Any]:
+        async def write(db: PostgresConnection) -> AsyncCursor[Any]:
             await db.execute(self._sql["hold"], values)
             return await self.write_small_batch(db, values)
 
         return bool(await (await self._database.write_relaxed(user_id, write)).fetchall())
 
     async def _apply_batches(
-        self, db: Connection, batches: Mapping[str, VectorBatch]
+        self, db: PostgresConnection, batches: Mapping[str, VectorBatch]
     ) -> tuple[dict[str, int], list[RemovedRows]]:
         locked = await self._lock_users(db, batches)
         marks, removals = {}, {}
@@ -263,7 +263,7 @@ class PostgresVectors:
             removed.append((user_id, gone, before, (before[0] + bool(gone), marks[user_id])))
         return marks, removed
 
-    async def _lock_users(self, db: Connection, users: Iterable[str]) -> dict[str, LockedIndexState]:
+    async def _lock_users(self, db: PostgresConnection, users: Iterable[str]) -> dict[str, LockedIndexState]:
         """Where each user's vectors stand, held until the end. The transaction is the first one's as it begins."""
         asked: dict[str, AsyncCursor[Any]] = {}
         for user_id in users:
@@ -278,7 +278,9 @@ class PostgresVectors:
             raise self._build_missing_error()
         return {user: ((generation, seq), number) for user, (generation, seq, number) in found.items()}
 
-    async def _write_batch(self, db: Connection, keys: dict[str, Any], batch: VectorBatch) -> AsyncCursor[Any] | None:
+    async def _write_batch(
+        self, db: PostgresConnection, keys: dict[str, Any], batch: VectorBatch
+    ) -> AsyncCursor[Any] | None:
         """Send what a batch changes; the cursor has the ids of passages that were taken out."""
         register_binary(db)
         gone = None
@@ -335,7 +337,7 @@ class PostgresVectors:
 
     async def _prepare_query(
         self,
-        db: Connection,
+        db: PostgresConnection,
         user_id: str,
         matrix_query: Callable[[UserMatrix, MatrixSnapshot], T],
         server_query: ServerQuery[T],
@@ -360,7 +362,7 @@ class PostgresVectors:
         held = await offload_if_large(matrix.value_count, partial(_snapshot_matrix, matrix))
         return matrix.value_count, partial(matrix_query, matrix, held)
 
-    async def _state(self, db: Connection, user_id: str) -> tuple[tuple[int, int, int], IndexState]:
+    async def _state(self, db: PostgresConnection, user_id: str) -> tuple[tuple[int, int, int], IndexState]:
         """The embedder's number and when it was registered, because numbers return; the user's (generation, seq).
 
         Beside the number how often a connection broke: a server that failed may have lost the last rows and give their
@@ -375,13 +377,13 @@ class PostgresVectors:
     def _build_missing_error(self) -> StoreError:
         return StoreError(f"embedder {self.identity} was taken out of this store; open the memory again")
 
-    async def _fits(self, db: Connection, keys: Mapping[str, Any]) -> bool:
+    async def _fits(self, db: PostgresConnection, keys: Mapping[str, Any]) -> bool:
         most = self._cache.budget_bytes // estimate_bytes(1, self.dimensions) + 1
         ((count,),) = await fetch_rows(db, self._sql["count"], {**keys, "most": most})
         return int(count) < most
 
     async def _refresh_matrix(
-        self, db: Connection, keys: Mapping[str, Any], matrix: UserMatrix, state: IndexState
+        self, db: PostgresConnection, keys: Mapping[str, Any], matrix: UserMatrix, state: IndexState
     ) -> None:
         """Bring a matrix to this transaction's state; what is done of it counts when it is cut short."""
         if 0 <= matrix.state[0] < state[0]:
@@ -405,7 +407,7 @@ class PostgresVectors:
             matrix.append(*build_loaded_rows(rows, halves, matrix))
 
     async def _search_on_server(
-        self, db: Connection, keys: Mapping[str, Any], search: VectorSearch
+        self, db: PostgresConnection, keys: Mapping[str, Any], search: VectorSearch
     ) -> PendingCompute[list[ChunkScores]]:
         """A search by the server."""
         register_binary(db)
@@ -426,7 +428,9 @@ class PostgresVectors:
         by_server = partial(self._fetch_pair_cosines, pairs=pairs)
         return await self._run_query(scope.user_id, lambda _, held: matrix_pair_cosines(pairs, held), by_server)
 
-    async def _fetch_pair_cosines(self, db: Connection, keys: Mapping[str, Any], pairs: Ints) -> PendingCompute[Floats]:
+    async def _fetch_pair_cosines(
+        self, db: PostgresConnection, keys: Mapping[str, Any], pairs: Ints
+    ) -> PendingCompute[Floats]:
         asked = {**keys, "slots": np.unique(pairs).tolist()}
         found = await (await db.execute(self._sql["whole_of"], asked, binary=True)).fetchall()
         known = np.array([ordinal for ordinal, _ in found], dtype=np.int64)
@@ -446,7 +450,7 @@ class PostgresVectors:
         return {ordinal: unpack_tokens(ids, vectors) for ordinal, ids, vectors in found}
 
     async def _read_by_ordinal(self, name: str, ordinals: Sequence[int], scope: Scope) -> list[Any]:
-        async def read(db: Connection) -> list[Any]:
+        async def read(db: PostgresConnection) -> list[Any]:
             (number, *_), _ = await self._state(db, scope.user_id)
             asked = {
                 **build_keys(self.identity, scope.user_id, number),
@@ -459,7 +463,7 @@ class PostgresVectors:
     async def clear(self, user_id: str) -> None:
         """Forget the user's vectors and watermark, so that they are built again."""
 
-        async def write(db: Connection) -> None:
+        async def write(db: PostgresConnection) -> None:
             _, number = (await self._lock_users(db, [user_id]))[user_id]
             keys = build_keys(self.identity, user_id, number)
             for name in ("reset", "remove_user", "remove_user_tokens"):

@@ -46,7 +46,7 @@ SELECT
 (SELECT w.tail FROM word_state w WHERE w.user_id = %(user_id)s)
 
 -- name: last_payloads
-SELECT v.slot, v.kind, v.payload, v.id, v.channel, v.recorded_at, v.seq FROM unnest(%(slots)s::integer[]) AS j(slot)
+SELECT v.slot, v.kind, v.payload, v.id, v.channel, v.recorded_at, v.seq FROM unnest(%(ordinals)s::integer[]) AS j(slot)
 CROSS JOIN LATERAL (
     SELECT * FROM memory_versions w
     WHERE w.user_id = %(user_id)s AND w.slot = j.slot AND w.seq < %(before)s AND w.payload IS NOT NULL
@@ -68,7 +68,7 @@ UPDATE memory_users SET head = %(head)s, slots = greatest(slots, %(slots)s),
 WHERE user_id = %(user_id)s
 
 -- name: drop_records
-DELETE FROM memory_records WHERE user_id = %(user_id)s AND slot = ANY(%(slots)s::integer[])
+DELETE FROM memory_records WHERE user_id = %(user_id)s AND slot = ANY(%(ordinals)s::integer[])
 
 -- name: put_records
 INSERT INTO memory_records (user_id, slot, seq, kind, id, channel, status, conversation_id, position, speaker,

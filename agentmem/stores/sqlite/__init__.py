@@ -10,8 +10,7 @@ from agentmem.core.lifecycle import LifecyclePolicy
 from agentmem.core.telemetry import INFO, log_event
 from agentmem.errors import StoreUnavailable
 from agentmem.stores.due_updates import DEFAULT_POLICY
-from agentmem.stores.sqlite.admin import open_admin
-from agentmem.stores.sqlite.api_keys import open_api_keys
+from agentmem.stores.sqlite.admin import SqliteAdmin
 from agentmem.stores.sqlite.database import (
     SqliteDatabase,
     find_write_obstacle,
@@ -22,7 +21,6 @@ from agentmem.stores.sqlite.database import (
 )
 from agentmem.stores.sqlite.file_guard import FileGuard
 from agentmem.stores.sqlite.graph import open_graph
-from agentmem.stores.sqlite.jobs import open_job_queue
 from agentmem.stores.sqlite.log import SqliteLog
 from agentmem.stores.sqlite.migrations import check_file, check_for_reading, migrate
 from agentmem.stores.sqlite.session import open_session
@@ -30,11 +28,9 @@ from agentmem.stores.sqlite.vectors import open_vectors
 from agentmem.text.templates import Migration, load_migrations
 
 __all__ = [
+    "SqliteAdmin",
     "SqliteLog",
-    "open_admin",
-    "open_api_keys",
     "open_graph",
-    "open_job_queue",
     "open_log",
     "open_session",
     "open_vectors",

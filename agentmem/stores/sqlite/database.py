@@ -21,6 +21,8 @@ from typing import Any, TypeVar
 import apsw
 
 from agentmem.errors import AgentMemError, Closed, ConfigError, Conflict, CorruptStore, StoreError, StoreUnavailable
+from agentmem.stores.sql.connection import Principal, Work, finish
+from agentmem.stores.sqlite.connection import SqliteConnection
 from agentmem.stores.sqlite.file_guard import FileGuard, GuardRecord
 
 FILE_MODE = 0o600
@@ -50,7 +52,6 @@ NETWORK_FILE_SYSTEMS = frozenset(
 _MOUNTS = Path("/proc/mounts")
 
 T = TypeVar("T")
-Connection = apsw.Connection
 BUSY_TIMEOUT_MS = 10_000
 READER_THREADS = 4  # a recall has two scans and a look-up of words side by side
 _MAX_WAL_BYTES = 64 * 1024 * 1024
@@ -131,7 +132,7 @@ def file_system(folder: Path, mounts: Path = _MOUNTS) -> str:
     return found
 
 
-def connect(path: Path, *, durable: bool = True, in_memory: bool = False) -> Connection:
+def connect(path: Path, *, durable: bool = True, in_memory: bool = False) -> SqliteConnection:
     """Open a connection with the settings that every connection of this package has.
 
     `in_memory` keeps what is at the path, which names it, in this process.
@@ -139,7 +140,7 @@ def connect(path: Path, *, durable: bool = True, in_memory: bool = False) -> Con
     """
     with translate_errors(path):
         # Without CREATE: a file that was deleted is not made again.
-        db = apsw.Connection(str(path), flags=apsw.SQLITE_OPEN_READWRITE, vfs="memdb" if in_memory else None)
+        db = SqliteConnection(str(path), flags=apsw.SQLITE_OPEN_READWRITE, vfs="memdb" if in_memory else None)
         try:
             db.set_busy_timeout(BUSY_TIMEOUT_MS)
             # Without it the planner looks at bound values, and plans a statement anew for each: 5 to 50 µs every time.
@@ -179,10 +180,10 @@ def file_bytes(path: Path) -> int | None:
         return None
 
 
-def connect_read_only(path: Path, mode: str) -> Connection:
+def connect_read_only(path: Path, mode: str) -> SqliteConnection:
     """Open a connection that writes nothing, not even a lock file. Raises the driver's errors."""
     uri = f"{path.resolve().as_uri()}?mode=ro{mode}"
-    db = apsw.Connection(uri, flags=apsw.SQLITE_OPEN_READONLY | apsw.SQLITE_OPEN_URI)
+    db = SqliteConnection(uri, flags=apsw.SQLITE_OPEN_READONLY | apsw.SQLITE_OPEN_URI)
     db.set_busy_timeout(BUSY_TIMEOUT_MS)
     db.pragma("temp_store", "MEMORY")
     if "vfs" in mode:
@@ -206,7 +207,7 @@ def is_out_of_room(error: StoreError) -> bool:
     return isinstance(cause, apsw.FullError) or getattr(cause, "extendedresult", 0) in _WRITE_ERRORS
 
 
-def _pragma_with_retry(db: Connection, name: str, value: str) -> None:
+def _pragma_with_retry(db: SqliteConnection, name: str, value: str) -> None:
     # Switching a new file to WAL needs an exclusive lock that the busy handler does not wait for.
     deadline = time.monotonic() + BUSY_TIMEOUT_MS / 1000
     while True:
@@ -367,8 +368,8 @@ class SqliteDatabase:
         self.closed = False
         self._durable, self._guard = durable, guard
         self._lock = threading.Lock()
-        self._inherited: list[list[Connection]] = []
-        self._connections: list[Connection] = []
+        self._inherited: list[list[SqliteConnection]] = []
+        self._connections: list[SqliteConnection] = []
         self._start()
 
     def _start(self) -> None:
@@ -391,12 +392,12 @@ class SqliteDatabase:
             self._start()
         return self._writer, self._readers
 
-    def _connection(self, *, read_only: bool = False) -> Connection:
+    def _connection(self, *, read_only: bool = False) -> SqliteConnection:
         if self.write_obstacle:
             return self._connection_without_writes(read_only)
         if self._guard is not None:
             self._guard.check_in_place()
-        db: Connection | None = getattr(self._local, "db", None)
+        db: SqliteConnection | None = getattr(self._local, "db", None)
         if db is None:
             db = connect(self.path, durable=self._durable, in_memory=self._in_memory)
             with self._lock:
@@ -407,7 +408,7 @@ class SqliteDatabase:
             self._local.db, self._local.durable = db, self._durable
         return db
 
-    def _connection_without_writes(self, read_only: bool) -> Connection:
+    def _connection_without_writes(self, read_only: bool) -> SqliteConnection:
         if not read_only:
             raise StoreUnavailable(
                 f"{self.path} is open for reading only, because {self.write_obstacle}; nothing was stored. Mend that, "
@@ -419,16 +420,16 @@ class SqliteDatabase:
             with self._lock:
                 self._connections.append(db)
             self._local.db, self._local.mode = db, mode
-        opened: Connection = self._local.db
+        opened: SqliteConnection = self._local.db
         return opened
 
-    async def read(self, function: Callable[[Connection], T]) -> T:
+    async def read(self, function: Callable[[SqliteConnection], T]) -> T:
         """Run inside one read transaction, so that all statements see the same state."""
         return await self._pools()[1].run(functools.partial(self._read, function))
 
     async def write(
         self,
-        function: Callable[[Connection], T],
+        function: Callable[[SqliteConnection], T],
         *,
         durable: bool | None = None,
         prepare: Callable[[], None] | None = None,
@@ -451,7 +452,17 @@ class SqliteDatabase:
 
         return await self._pools()[0].run(call)
 
-    async def run_without_transaction(self, function: Callable[[Connection], T]) -> T:
+    async def query(self, principal: Principal, work: Work[T], *, timeout_seconds: float | None = None) -> T:
+        """See SqlDatabase. A file has no walls between users, and no deadline."""
+        return await self.read(lambda db: finish(work(db)))
+
+    async def commit(
+        self, principal: Principal, work: Work[T], *, timeout_seconds: float | None = None, durable: bool = True
+    ) -> T:
+        """See SqlDatabase."""
+        return await self.write(lambda db: finish(work(db)), durable=None if durable else False)
+
+    async def run_without_transaction(self, function: Callable[[SqliteConnection], T]) -> T:
         """Run on the writer thread without a transaction (VACUUM, checkpoints)."""
 
         def call() -> T:
@@ -460,7 +471,7 @@ class SqliteDatabase:
 
         return await self._pools()[0].run(call)
 
-    def _read(self, function: Callable[[Connection], T]) -> T:
+    def _read(self, function: Callable[[SqliteConnection], T]) -> T:
         try:
             db = self._connection(read_only=True)
             db.execute("BEGIN")
@@ -472,7 +483,7 @@ class SqliteDatabase:
         except apsw.Error as error:
             raise _to_store_error(self.path, error) from error
 
-    def _write(self, function: Callable[[Connection], T], durable: bool) -> T:
+    def _write(self, function: Callable[[SqliteConnection], T], durable: bool) -> T:
         try:
             db = self._connection()
             if self._local.durable != durable:
@@ -485,11 +496,11 @@ class SqliteDatabase:
             raise _to_store_error(self.path, error) from error
 
     def _transact_guarded(
-        self, guard: FileGuard, db: Connection, function: Callable[[Connection], T], durable: bool
+        self, guard: FileGuard, db: SqliteConnection, function: Callable[[SqliteConnection], T], durable: bool
     ) -> T:
         """Acknowledge a commit only while the files at their paths are those that it went into."""
 
-        def count(db: Connection) -> tuple[T, GuardRecord | None]:
+        def count(db: SqliteConnection) -> tuple[T, GuardRecord | None]:
             changes = db.total_changes()
             result = function(db)
             record = guard.count_commit(db) if db.total_changes() != changes else None
@@ -503,7 +514,7 @@ class SqliteDatabase:
         return result
 
     @staticmethod
-    def transact(db: Connection, function: Callable[[Connection], T]) -> T:
+    def transact(db: SqliteConnection, function: Callable[[SqliteConnection], T]) -> T:
         """Run a function inside BEGIN IMMEDIATE … COMMIT on a connection of one's own thread."""
         db.execute("BEGIN IMMEDIATE")
         try:
@@ -516,7 +527,7 @@ class SqliteDatabase:
             raise
 
     @staticmethod
-    def try_in_savepoint(db: Connection, function: Callable[[Connection], None]) -> Exception | None:
+    def try_in_savepoint(db: SqliteConnection, function: Callable[[SqliteConnection], None]) -> Exception | None:
         """Run within a transaction what may fail without it: then nothing of it is done, and the rest goes on.
 
         Returns what it failed with, None when it did not.
@@ -565,7 +576,7 @@ class SqliteDatabase:
             self._guard.close()
 
 
-def _truncate_wal(db: Connection) -> bool:
+def _truncate_wal(db: SqliteConnection) -> bool:
     db.set_busy_timeout(_TRUNCATE_TIMEOUT_MS)
     try:
         db.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_TRUNCATE)

@@ -27,7 +27,8 @@ from agentmem.stores.admin import (
 )
 from agentmem.stores.postings import BYTES_PER_POSTING
 from agentmem.stores.sqlite import graph
-from agentmem.stores.sqlite.database import Connection, choose_read_mode, connect_read_only, translate_errors
+from agentmem.stores.sqlite.connection import SqliteConnection
+from agentmem.stores.sqlite.database import choose_read_mode, connect_read_only, translate_errors
 from agentmem.stores.sqlite.file_guard import (
     GuardRecord,
     check_files,
@@ -96,7 +97,7 @@ class SqliteDiagnostics:
         """Note a finding."""
         self.findings.append(Finding(level, check, detail, fix))
 
-    def _run_check(self, check: Callable[[Connection], None], db: Connection) -> None:
+    def _run_check(self, check: Callable[[SqliteConnection], None], db: SqliteConnection) -> None:
         name = check.__name__.removeprefix("_check_")
         try:
             with translate_errors(self.path):
@@ -116,7 +117,7 @@ class SqliteDiagnostics:
         else:
             self.add_finding("library", f"SQLite {version}")
 
-    def _check_integrity(self, db: Connection) -> None:
+    def _check_integrity(self, db: SqliteConnection) -> None:
         lines: list[Any] = []
         try:
             lines = [line for (line,) in db.execute("PRAGMA integrity_check(20)") if line != "ok"]
@@ -134,7 +135,7 @@ class SqliteDiagnostics:
         else:
             self.add_finding("integrity", "every page and index is sound")
 
-    def _check_schema(self, db: Connection) -> bool:
+    def _check_schema(self, db: SqliteConnection) -> bool:
         """Whether the file has our schema, in this version or an earlier one; says what is missing of it."""
         known = len(self.steps)
         try:
@@ -164,14 +165,14 @@ class SqliteDiagnostics:
             self.add_finding("schema", f"version {found}, {len(has)} objects, audit rows protected")
         return True
 
-    def _check_store_id(self, db: Connection) -> None:
+    def _check_store_id(self, db: SqliteConnection) -> None:
         self.meta = dict(_fetch_rows(db, "meta"))
         if store_id := self.meta.get("store_id"):
             self.add_finding("store_id", f"{store_id}, opened {self.meta.get('openings', '?')} times")
         else:
             self.add_finding("store_id", "the store has no id", RESTORE_HINT, level="error")
 
-    def _check_guard(self, db: Connection) -> None:
+    def _check_guard(self, db: SqliteConnection) -> None:
         check_store(db, self.path, self.guard)
         held, file = read_commits(db), guard_path(self.path)
         if held is not None and self.guard is None:
@@ -183,7 +184,7 @@ class SqliteDiagnostics:
         else:
             self.add_finding("guard", f"{0 if held is None else held.commits:,} commits, none lost")
 
-    def _check_sizes(self, db: Connection) -> None:
+    def _check_sizes(self, db: SqliteConnection) -> None:
         page, pages, free = (int(db.pragma(name)) for name in ("page_size", "page_count", "freelist_count"))
         log = self.path.with_name(self.path.name + "-wal")
         log_bytes = log.stat().st_size if log.exists() else 0
@@ -193,7 +194,7 @@ class SqliteDiagnostics:
         else:
             self.add_finding("sizes", detail)
 
-    def _check_invariants(self, db: Connection) -> None:
+    def _check_invariants(self, db: SqliteConnection) -> None:
         wrong = 0
         for name, said in INVARIANTS.items():
             if rows := _fetch_rows(db, name):
@@ -207,7 +208,7 @@ class SqliteDiagnostics:
                 "invariants", f"journal, versions, records and slots agree for {len(_fetch_rows(db, 'users')):,} users"
             )
 
-    def _check_words(self, db: Connection) -> None:
+    def _check_words(self, db: SqliteConnection) -> None:
         missing, stale = [], []
         users = _fetch_rows(db, "users")[:MAX_USERS_CHECKED]
         for user_id, _, _ in users:
@@ -228,7 +229,7 @@ class SqliteDiagnostics:
         if not (missing or stale):
             self.add_finding("words", f"every searchable record is indexed ({len(users):,} users looked at)")
 
-    def _check_graph(self, db: Connection) -> None:
+    def _check_graph(self, db: SqliteConnection) -> None:
         users = [user_id for user_id, _, ordinals in _fetch_rows(db, "users") if ordinals <= MAX_EDGE_SAMPLE_RECORDS]
         sample = users[:: max(1, -(-len(users) // EDGE_SAMPLE_USERS))]
         db.execute(_SQL["shadow_edges"])
@@ -243,7 +244,7 @@ class SqliteDiagnostics:
         else:
             self.add_finding("graph", f"edges agree with the records ({len(sample)} users looked at)")
 
-    def _check_lag(self, db: Connection) -> None:
+    def _check_lag(self, db: SqliteConnection) -> None:
         names = [self.meta[name] for name in ("embedder", "embedder_next") if self.meta.get(name)]
         for projection in map(projection_name, names):
             rows = _fetch_rows(db, "lag", projection)
@@ -265,7 +266,7 @@ class SqliteDiagnostics:
                 "lag", f"the graph was cleared and not made again: {_format_examples(cleared)}", fix, level="error"
             )
 
-    def _check_parked(self, db: Connection) -> None:
+    def _check_parked(self, db: SqliteConnection) -> None:
         if rows := _fetch_rows(db, "parked", DEAD_LETTER_ATTEMPTS):
             detail = (
                 f"{len(rows)} changes were passed over: {_format_examples([row[:3] for row in rows])}; {rows[0][3]}"
@@ -274,7 +275,7 @@ class SqliteDiagnostics:
         else:
             self.add_finding("parked", "no change was passed over")
 
-    def _check_clock(self, db: Connection) -> None:
+    def _check_clock(self, db: SqliteConnection) -> None:
         if rows := _fetch_rows(db, "ahead_of_time", to_micros(add_time(self.now, MAX_CLOCK_SKEW))):
             user_id, last = rows[0]
             detail = f"{len(rows)} users were written to in the future, {user_id} at {from_micros(last).isoformat()}"
@@ -284,7 +285,7 @@ class SqliteDiagnostics:
         else:
             self.add_finding("clock", "no record is from the future")
 
-    def _check_leases(self, db: Connection) -> None:
+    def _check_leases(self, db: SqliteConnection) -> None:
         if rows := _fetch_rows(db, "long_leases", LONG_LEASE_SECONDS):
             detail = "; ".join(f"{name} is held by {owner} for {left:,} s more" for name, owner, left in rows[:3])
             self.add_finding(
@@ -307,7 +308,7 @@ def diagnose(path: Path, session: Path | None, now: datetime) -> SqliteDiagnosti
 
 
 @contextmanager
-def open_read_only(path: Path) -> Iterator[Connection]:
+def open_read_only(path: Path) -> Iterator[SqliteConnection]:
     """A connection that cannot write. Raises CorruptStore or StoreUnavailable."""
     with translate_errors(path):
         db = connect_read_only(path, choose_read_mode(path))
@@ -336,7 +337,7 @@ def _expected_objects(steps: Iterable[Migration]) -> set[tuple[Any, ...]]:
         db.close()
 
 
-def _fetch_rows(db: Connection, name: str, *values: Any) -> list[Any]:
+def _fetch_rows(db: SqliteConnection, name: str, *values: Any) -> list[Any]:
     return db.execute(_SQL[name], values).fetchall()
 
 

@@ -27,7 +27,8 @@ from agentmem.core.records import Edge, EdgeKind, Turn
 from agentmem.core.scope import Scope
 from agentmem.errors import InvalidRecord
 from agentmem.stores.codec import RecordMetadata, decode
-from agentmem.stores.sqlite.database import Connection, SqliteDatabase
+from agentmem.stores.sqlite.connection import SqliteConnection
+from agentmem.stores.sqlite.database import SqliteDatabase
 from agentmem.stores.values import Neighbor
 from agentmem.text.templates import load_templates
 
@@ -47,7 +48,7 @@ class _EdgeStep(NamedTuple):
 
 
 def apply(
-    db: Connection,
+    db: SqliteConnection,
     user_id: str,
     upserts: Sequence[StoredRecord],
     removed: Sequence[RemovedRecord],
@@ -72,12 +73,12 @@ def apply(
     _insert_edges(db, user_id, upserts, known_ordinals or {})
 
 
-def erase_user(db: Connection, user_id: str) -> None:
+def erase_user(db: SqliteConnection, user_id: str) -> None:
     """Take out all edges of a user."""
     db.execute(_SQL["forget_user"], {"user_id": user_id})
 
 
-def rebuild_edges(db: Connection, user_id: str) -> None:
+def rebuild_edges(db: SqliteConnection, user_id: str) -> None:
     """Make all edges of a user from the current records."""
     erase_user(db, user_id)
     for stored in _iter_current(db, user_id):
@@ -89,20 +90,20 @@ def open_graph(database: SqliteDatabase, clock: Clock | None = None) -> SqliteGr
     return SqliteGraph(database, clock or SystemClock())
 
 
-def _delete_owned_edges(db: Connection, user_id: str, ordinal: int) -> None:
+def _delete_owned_edges(db: SqliteConnection, user_id: str, ordinal: int) -> None:
     """Take out what a record states: what ends at it, and what ends elsewhere."""
     for name in ("forget_own", "forget_owner"):
         db.execute(_SQL[name], {"user_id": user_id, "slot": ordinal})
 
 
-def _detach_record(db: Connection, user_id: str, ordinal: int, key: Key) -> None:
+def _detach_record(db: SqliteConnection, user_id: str, ordinal: int, key: Key) -> None:
     _detach_position(db, user_id, ordinal)  # first, because a place has a mark of its own
     keys = {"user_id": user_id, "slot": ordinal, "mark": _placeholder(key)}
     db.execute(_SQL["leave_source"], keys)
     db.execute(_SQL["leave_target"], keys)
 
 
-def _detach_position(db: Connection, user_id: str, ordinal: int) -> None:
+def _detach_position(db: SqliteConnection, user_id: str, ordinal: int) -> None:
     """Give back what held this turn because of where it stood."""
     keys = {"user_id": user_id, "slot": ordinal}
     held: list[Any] = db.execute(_SQL["held_by_place"], keys).fetchall()
@@ -111,7 +112,7 @@ def _detach_position(db: Connection, user_id: str, ordinal: int) -> None:
         db.execute(_SQL["leave_place"], {**keys, "owner": owner, "mark": mark})
 
 
-def _attach_waiting(db: Connection, user_id: str, upserts: Sequence[StoredRecord]) -> None:
+def _attach_waiting(db: SqliteConnection, user_id: str, upserts: Sequence[StoredRecord]) -> None:
     """Join what waited for these records."""
     ordinals: dict[int, int] = {}
     for stored in upserts:
@@ -129,7 +130,7 @@ def _attach_waiting(db: Connection, user_id: str, upserts: Sequence[StoredRecord
 
 
 def _insert_edges(
-    db: Connection, user_id: str, upserts: Sequence[StoredRecord], known_ordinals: Mapping[Key, int]
+    db: SqliteConnection, user_id: str, upserts: Sequence[StoredRecord], known_ordinals: Mapping[Key, int]
 ) -> None:
     known_ordinals = {**known_ordinals, **{stored.record.key: stored.ordinal for stored in upserts}}
     rows: list[tuple[str, int, str, int, int, int]] = []
@@ -146,7 +147,7 @@ def _insert_edges(
     db.executemany(_SQL["add"], rows)
 
 
-def _resolve_endpoint(db: Connection, user_id: str, key: Key, known_ordinals: Mapping[Key, int]) -> int:
+def _resolve_endpoint(db: SqliteConnection, user_id: str, key: Key, known_ordinals: Mapping[Key, int]) -> int:
     """The ordinal of a current record, or its mark."""
     if key in known_ordinals:
         return known_ordinals[key]
@@ -199,7 +200,7 @@ class SqliteGraph:
     async def clear(self, user_id: str) -> None:
         """Take out the user's edges, so that they are built again."""
 
-        def write(db: Connection) -> None:
+        def write(db: SqliteConnection) -> None:
             erase_user(db, user_id)
             db.execute(_SQL["mark_cleared"], {"user_id": user_id})
 
@@ -209,7 +210,7 @@ class SqliteGraph:
         """Make the user's edges again, in all channels; returns how many join two current records."""
         keys = {"user_id": scope.user_id}
 
-        def write(db: Connection) -> int:
+        def write(db: SqliteConnection) -> int:
             rebuild_edges(db, scope.user_id)
             db.execute(_SQL["mark_rebuilt"], keys)
             return int(db.execute(_SQL["count"], keys).get)
@@ -238,7 +239,7 @@ class _SqliteWalk:
     def __init__(self, params: dict[str, Any]) -> None:
         self.params = params
 
-    def neighbors(self, db: Connection, keys: Sequence[Key], depth: int, limit: int) -> list[Neighbor]:
+    def neighbors(self, db: SqliteConnection, keys: Sequence[Key], depth: int, limit: int) -> list[Neighbor]:
         frontier = self._start_ordinals(db, keys)
         seen = set(frontier)
         reached: list[tuple[Key, int, _EdgeStep]] = []
@@ -256,16 +257,16 @@ class _SqliteWalk:
         edges = self._describe_edges(db, [step for _, _, step in reached])
         return [Neighbor(key, distance, edge) for (key, distance, _), edge in zip(reached, edges, strict=True)]
 
-    def edges(self, db: Connection, keys: Sequence[Key], limit: int) -> list[Edge]:
+    def edges(self, db: SqliteConnection, keys: Sequence[Key], limit: int) -> list[Edge]:
         steps = dict.fromkeys(step for _, _, step in self._hop(db, self._start_ordinals(db, keys)))
         edges = self._describe_edges(db, list(steps))
         return sorted(edges, key=lambda edge: (edge.edge_kind, edge.source, edge.target, edge.id))[:limit]
 
-    def _start_ordinals(self, db: Connection, keys: Sequence[Key]) -> list[int]:
+    def _start_ordinals(self, db: SqliteConnection, keys: Sequence[Key]) -> list[int]:
         found = db.execute(_SQL["starts"], {**self.params, "keys": json.dumps([list(key) for key in keys])})
         return list(dict.fromkeys(ordinal for (ordinal,) in found))
 
-    def _hop(self, db: Connection, frontier: Sequence[int]) -> Iterator[tuple[int, Key, _EdgeStep]]:
+    def _hop(self, db: SqliteConnection, frontier: Sequence[int]) -> Iterator[tuple[int, Key, _EdgeStep]]:
         """Neighbors of the frontier: in its order, then by kind of edge, edges that go out first."""
         for ordinal, kind, outward, inward in db.execute(
             _SQL["hop"], {**self.params, "frontier": json.dumps(frontier)}
@@ -275,7 +276,7 @@ class _SqliteWalk:
             for other, edge, label, name in json.loads(inward):
                 yield other, (label, name), _EdgeStep(other, kind, ordinal, edge)
 
-    def _describe_edges(self, db: Connection, steps: Sequence[_EdgeStep]) -> list[Edge]:
+    def _describe_edges(self, db: SqliteConnection, steps: Sequence[_EdgeStep]) -> list[Edge]:
         rows = db.execute(_SQL["describe"], {**self.params, "edges": json.dumps(steps)})
         return [_build_edge(self.params["user_id"], *row) for row in rows]
 
@@ -293,7 +294,7 @@ def _build_edge(user_id: str, kind: str, *row: Any) -> Edge:
     )
 
 
-def _iter_current(db: Connection, user_id: str) -> Iterator[StoredRecord]:
+def _iter_current(db: SqliteConnection, user_id: str) -> Iterator[StoredRecord]:
     after = -1
     while True:
         asked = {"user_id": user_id, "after": after, "limit": RECORD_BATCH_SIZE}

@@ -11,7 +11,8 @@ from pathlib import Path
 import apsw
 
 from agentmem.errors import SchemaMismatch
-from agentmem.stores.sqlite.database import BUSY_TIMEOUT_MS, Connection, SqliteDatabase, translate_errors
+from agentmem.stores.sqlite.connection import SqliteConnection
+from agentmem.stores.sqlite.database import BUSY_TIMEOUT_MS, SqliteDatabase, translate_errors
 from agentmem.stores.sqlite.file_guard import check_files, check_store, read_guard
 from agentmem.text.templates import Migration, load_templates
 
@@ -31,7 +32,7 @@ def check_file(path: Path, steps: Sequence[Migration]) -> None:
         # Whoever can write moves a write-ahead log into the file when closing it.
         log = path.with_name(path.name + "-wal")
         is_logged = log.exists() and log.stat().st_size > 0
-        db = apsw.Connection(str(path), flags=apsw.SQLITE_OPEN_READONLY if is_logged else apsw.SQLITE_OPEN_READWRITE)
+        db = SqliteConnection(str(path), flags=apsw.SQLITE_OPEN_READONLY if is_logged else apsw.SQLITE_OPEN_READWRITE)
         try:
             db.set_busy_timeout(BUSY_TIMEOUT_MS)
             db.execute("BEGIN")  # one state for all questions: another process may be making the file right now
@@ -46,7 +47,7 @@ async def check_for_reading(database: SqliteDatabase, steps: Sequence[Migration]
     guard = read_guard(database.path)
     check_files(database.path, guard)
 
-    def check(db: Connection) -> None:
+    def check(db: SqliteConnection) -> None:
         _check_owner_and_version(db, database.path, steps)
         check_store(db, database.path, guard)
         if (found := _schema_version(db)) < len(steps):
@@ -64,7 +65,7 @@ async def migrate(database: SqliteDatabase, steps: Sequence[Migration], now: dat
     Two processes that open at once take turns: the second finds the work done.
     """
 
-    def apply(db: Connection) -> int:
+    def apply(db: SqliteConnection) -> int:
         _check_owner_and_version(db, database.path, steps)
         before = _schema_version(db)
         for step in steps[before:]:
@@ -83,7 +84,7 @@ async def migrate(database: SqliteDatabase, steps: Sequence[Migration], now: dat
     return await database.write(apply)
 
 
-def _check_owner_and_version(db: Connection, path: Path, steps: Sequence[Migration]) -> None:
+def _check_owner_and_version(db: SqliteConnection, path: Path, steps: Sequence[Migration]) -> None:
     blocks = load_templates(__package__, "migrations.sql")
     if db.pragma("application_id") != APPLICATION_ID and db.execute(blocks["tables"]).get:
         raise SchemaMismatch(f"{path} is the database of another program; choose another file or home")
@@ -94,6 +95,6 @@ def _check_owner_and_version(db: Connection, path: Path, steps: Sequence[Migrati
         )
 
 
-def _schema_version(db: Connection) -> int:
+def _schema_version(db: SqliteConnection) -> int:
     blocks = load_templates(__package__, "migrations.sql")
     return int(db.execute(blocks["version"]).get) if db.execute(blocks["is_versioned"]).get else 0

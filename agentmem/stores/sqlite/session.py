@@ -13,7 +13,8 @@ from typing import Any, TypeVar
 from agentmem.core.clock import Clock, to_micros
 from agentmem.core.scope import Scope
 from agentmem.errors import Closed, InvalidRecord, StoreError, StoreUnavailable
-from agentmem.stores.sqlite.database import Connection, SqliteDatabase, make_private, prepare_folder
+from agentmem.stores.sqlite.connection import SqliteConnection
+from agentmem.stores.sqlite.database import SqliteDatabase, make_private, prepare_folder
 from agentmem.text.templates import load_templates
 
 _SQL = load_templates(__package__, "session.sql")
@@ -62,7 +63,7 @@ class SqliteSession:
         if keep < 1:
             raise InvalidRecord(f"keep must be at least 1, got {keep}", field="keep")
 
-        def write(db: Connection) -> None:
+        def write(db: SqliteConnection) -> None:
             values = self._read_value(db, scope, key)
             kept = values[1 - keep :] if isinstance(values, list) and keep > 1 else []
             texts = [*(_encode_json(key, each) for each in kept), text]
@@ -122,7 +123,7 @@ class SqliteSession:
         """Add one and return the sum. The time to live (seconds) begins with the first one and is not renewed."""
         until = self._expiry(ttl)
 
-        def write(db: Connection) -> int:
+        def write(db: SqliteConnection) -> int:
             row = db.execute(_SQL["get"], {"user_id": scope.user_id, "key": key, "now": self._now()}).fetchone()
             value = json.loads(row[0]) if row is not None else 0
             count = value + 1 if type(value) is int else 1
@@ -145,20 +146,20 @@ class SqliteSession:
             raise InvalidRecord(f"ttl must be a positive number of seconds, got {ttl}", field="ttl")
         return self._now() + round(ttl * 1_000_000)
 
-    def _read_value(self, db: Connection, scope: Scope, key: str) -> Any:
+    def _read_value(self, db: SqliteConnection, scope: Scope, key: str) -> Any:
         row = db.execute(_SQL["get"], {"user_id": scope.user_id, "key": key, "now": self._now()}).fetchone()
         return None if row is None else json.loads(row[0])
 
     def _write_value(
-        self, db: Connection, scope: Scope, key: str, text: str, expires_at: int, max_bytes: int | None = None
+        self, db: SqliteConnection, scope: Scope, key: str, text: str, expires_at: int, max_bytes: int | None = None
     ) -> None:
         named, now = {"user_id": scope.user_id, "key": key}, self._now()
         _execute(db, "set", **named, value=text, until=expires_at, written=None if max_bytes is None else now)
         if max_bytes is not None:
             _execute(db, "make_room", **named, now=now, max_bytes=max_bytes)
 
-    async def _write(self, function: Callable[[Connection], T]) -> T:
-        def swept(db: Connection) -> T:
+    async def _write(self, function: Callable[[SqliteConnection], T]) -> T:
+        def swept(db: SqliteConnection) -> T:
             now = self._now()
             if self._last_sweep_at is None or not 0 <= now - self._last_sweep_at < SWEEP_INTERVAL_MICROS:
                 _execute(db, "sweep", now=now)
@@ -206,7 +207,7 @@ class SqliteSession:
             make_private(self._path)
         database = SqliteDatabase(self._path, durable=False, in_memory=self._in_memory)
 
-        def prepare(db: Connection) -> None:
+        def prepare(db: SqliteConnection) -> None:
             _shorten_busy_timeout(db)
             db.execute(_SQL["create"])
             if db.execute(_SQL["is_old"]).get:
@@ -227,11 +228,11 @@ class SqliteSession:
                 raise StoreUnavailable(f"{self._path} is damaged and cannot be removed: {error}") from error
 
 
-def _shorten_busy_timeout(db: Connection) -> None:
+def _shorten_busy_timeout(db: SqliteConnection) -> None:
     db.set_busy_timeout(SESSION_BUSY_TIMEOUT_MS)
 
 
-def _execute(db: Connection, name: str, **values: str | int | None) -> None:
+def _execute(db: SqliteConnection, name: str, **values: str | int | None) -> None:
     db.execute(_SQL[name], values)
 
 

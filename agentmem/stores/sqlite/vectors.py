@@ -18,7 +18,8 @@ from agentmem.core.columns import Floats, Ints
 from agentmem.core.plain_values import describe_value
 from agentmem.core.scope import Scope
 from agentmem.errors import ConfigError, StoreError
-from agentmem.stores.sqlite.database import Connection, SqliteDatabase
+from agentmem.stores.sqlite.connection import SqliteConnection
+from agentmem.stores.sqlite.database import SqliteDatabase
 from agentmem.stores.values import ChunkScores, VectorBatch, VectorRow, Where
 from agentmem.stores.vectors.matrix import (
     IndexState,
@@ -73,14 +74,14 @@ class EmbedderReader:
     dimensions: int
     sql: Mapping[str, str]
 
-    def registration(self, db: Connection) -> tuple[int, int]:
+    def registration(self, db: SqliteConnection) -> tuple[int, int]:
         """The embedder's number and when it was registered, because numbers return. StoreError when it is gone."""
         found: Any = db.execute(self.sql["embedder"], {"identity": self.identity}).fetchone()
         if found is None:
             raise StoreError(f"embedder {self.identity} was taken out of this store; open the memory again")
         return found[0], found[2]
 
-    def state(self, db: Connection, user_id: str) -> IndexState:
+    def state(self, db: SqliteConnection, user_id: str) -> IndexState:
         """The user's (generation, seq)."""
         found: Any = db.execute(self.sql["state"], {"projection": self.projection, "user_id": user_id}).fetchone()
         return (0, 0) if found is None else (found[0], found[1])
@@ -93,25 +94,25 @@ class SqliteVectorSearch:
         self.embedder, self.cache, self.search = embedder, cache, search
         self.user_id = search.user_id
 
-    def run(self, db: Connection) -> list[ChunkScores]:
+    def run(self, db: SqliteConnection) -> list[ChunkScores]:
         """Scores for each grain; see the protocol."""
         self.registration = self.embedder.registration(db)
         self.keys: dict[str, Any] = {"user_id": self.user_id, "embedder": self.registration[0]}
         return self._search_matrix(db) or self._search_file(db)
 
-    def _search_matrix(self, db: Connection) -> list[ChunkScores]:
+    def _search_matrix(self, db: SqliteConnection) -> list[ChunkScores]:
         """From the matrix in memory; [] when the user is too large for one."""
         while (matrix := self.cache.get_or_create(self.user_id, lambda: self._build_matrix(db))) is not None:
             if (fresh := self._refresh_matrix(db, matrix)) is not None:
                 return self.search.search_matrix(self.cache.scoring_thread, matrix, fresh)
         return []
 
-    def _build_matrix(self, db: Connection) -> UserMatrix | None:
+    def _build_matrix(self, db: SqliteConnection) -> UserMatrix | None:
         count = sum(rows for _, rows in db.execute(self.embedder.sql["counts"], self.keys))
         fits = estimate_bytes(count, self.embedder.dimensions) <= self.cache.budget_bytes
         return UserMatrix(self.embedder.dimensions) if fits else None
 
-    def _refresh_matrix(self, db: Connection, matrix: UserMatrix) -> tuple[RowOrders, RowsView, RowsView] | None:
+    def _refresh_matrix(self, db: SqliteConnection, matrix: UserMatrix) -> tuple[RowOrders, RowsView, RowsView] | None:
         """The matrix brought up to this transaction's state, or None when it is better loaded again."""
         with matrix.lock:
             if matrix.registration not in (None, self.registration):  # taken out and built again meanwhile
@@ -132,7 +133,7 @@ class SqliteVectorSearch:
                 return None
             return matrix.snapshot()
 
-    def _search_file(self, db: Connection) -> list[ChunkScores]:
+    def _search_file(self, db: SqliteConnection) -> list[ChunkScores]:
         """The same from the file, a part at a time."""
         names, probe = UserMatrix(self.embedder.dimensions), self.search.quantized_query
         passages: tuple[list[VectorColumns], list[VectorColumns]] = ([], [])
@@ -149,13 +150,13 @@ class SqliteVectorSearch:
         scored = combine_by_row(*(np.concatenate([*each, np.zeros(0, dtype=np.int32)]) for each in units))
         return self.search.rank_approximate(layouts, names, scored, lambda rows: self._read_rows(db, second.ids[rows]))
 
-    def _read_batches(self, db: Connection, matrix: UserMatrix) -> Iterator[LoadedRows]:
+    def _read_batches(self, db: SqliteConnection, matrix: UserMatrix) -> Iterator[LoadedRows]:
         """The passages behind the last one of the matrix."""
         cursor = db.execute(self.embedder.sql["passages_after"], {**self.keys, "after": matrix.last_id})
         while rows := list(islice(cursor, ROW_BATCH_SIZE)):
             yield build_loaded_rows(rows, _decode_vectors([row[-1] for row in rows]), matrix)
 
-    def _read_rows(self, db: Connection, ids: Ints) -> QuantizedRows:
+    def _read_rows(self, db: SqliteConnection, ids: Ints) -> QuantizedRows:
         """The planes of these passages from the file; the ids are ascending."""
         held: list[Any] = db.execute(self.embedder.sql["by_id"], {**self.keys, "ids": render_ids(ids)}).fetchall()
         return quantize(normalize_rows(_decode_vectors([blob for _, blob in held])))
@@ -179,7 +180,7 @@ def statements(dimensions: int) -> dict[str, str]:
     return {name: text.replace("{dimensions}", str(dimensions)) for name, text in _SQL.items()}
 
 
-def register(db: Connection, identity: str, dimensions: int) -> int:
+def register(db: SqliteConnection, identity: str, dimensions: int) -> int:
     """The embedder's number in this store, given at its first registration, together with its table.
 
     Raises ConfigError when the identity is known with other dimensions.
@@ -196,12 +197,12 @@ def register(db: Connection, identity: str, dimensions: int) -> int:
     return int(found[0])
 
 
-def list_embedders(db: Connection) -> list[str]:
+def list_embedders(db: SqliteConnection) -> list[str]:
     """The identities of all embedders of this store, oldest first."""
     return [identity for identity, _, _ in _embedders(db)]
 
 
-def drop(db: Connection, identity: str) -> int:
+def drop(db: SqliteConnection, identity: str) -> int:
     """Take out an embedder with all its vectors and token vectors; returns how many passages those were.
 
     The table stays, so that the ids of its rows are never used again.
@@ -218,13 +219,13 @@ def drop(db: Connection, identity: str) -> int:
     return passages
 
 
-def vector_tables(db: Connection) -> list[str]:
+def vector_tables(db: SqliteConnection) -> list[str]:
     """The tables that hold a user's vectors, for scans."""
     sizes = sorted({dimensions for _, _, dimensions in _embedders(db)})
     return [*(f"passages_{size}" for size in sizes), "passage_tokens"]
 
 
-def erase(db: Connection, user_id: str, ordinals: Collection[int] | None) -> None:
+def erase(db: SqliteConnection, user_id: str, ordinals: Collection[int] | None) -> None:
     """Take out these records' vectors (None: all of the user), of every embedder, in the caller's transaction."""
     for identity, number, dimensions in _embedders(db):
         sql = statements(dimensions)
@@ -264,7 +265,7 @@ class SqliteVectors:
     async def apply(self, batches: Mapping[str, VectorBatch]) -> dict[str, int]:
         """Write each user's batch whose `after` is the stored watermark; the watermarks as they are now."""
 
-        def write(db: Connection) -> dict[str, tuple[int, RemovedRows | None]]:
+        def write(db: SqliteConnection) -> dict[str, tuple[int, RemovedRows | None]]:
             return {user_id: self.write_batch(db, user_id, batch) for user_id, batch in batches.items()}
 
         done = await self._database.write(write, durable=False)
@@ -273,7 +274,7 @@ class SqliteVectors:
                 self.evict_removed(removed)
         return {user_id: mark for user_id, (mark, _) in done.items()}
 
-    def write_batch(self, db: Connection, user_id: str, batch: VectorBatch) -> tuple[int, RemovedRows | None]:
+    def write_batch(self, db: SqliteConnection, user_id: str, batch: VectorBatch) -> tuple[int, RemovedRows | None]:
         """`apply` for one user inside the caller's transaction: the watermark, and what to `evict_removed` after its
         commit.
 
@@ -323,7 +324,7 @@ class SqliteVectors:
         """Cosines of the whole vectors of two records each, rounded to 1e-4; NaN where one has none."""
         return await self._database.read(lambda db: self._score_pairs(db, left, right, scope.user_id))
 
-    def _score_pairs(self, db: Connection, left: Ints, right: Ints, user_id: str) -> Floats:
+    def _score_pairs(self, db: SqliteConnection, left: Ints, right: Ints, user_id: str) -> Floats:
         out = np.full(len(left), np.nan, dtype=np.float32)
         keys: dict[str, Any] = {"user_id": user_id, "embedder": self._embedder.registration(db)[0]}
         for start in range(0, len(left), ROW_BATCH_SIZE):
@@ -335,7 +336,7 @@ class SqliteVectors:
     async def read_vectors(self, ordinals: Sequence[int], scope: Scope) -> dict[int, Float16Rows]:
         """The whole vectors of these records, where they are kept."""
 
-        def read(db: Connection) -> tuple[Ints, Float16Rows]:
+        def read(db: SqliteConnection) -> tuple[Ints, Float16Rows]:
             keys = {"user_id": scope.user_id, "embedder": self._embedder.registration(db)[0]}
             return self._read_vectors(db, keys, ordinals)
 
@@ -343,7 +344,7 @@ class SqliteVectors:
         return dict(zip(known.tolist(), halves, strict=True))
 
     def _read_vectors(
-        self, db: Connection, keys: Mapping[str, Any], ordinals: Sequence[int] | Ints
+        self, db: SqliteConnection, keys: Mapping[str, Any], ordinals: Sequence[int] | Ints
     ) -> tuple[Ints, Float16Rows]:
         held: list[Any] = db.execute(self._sql["whole_of"], {**keys, "slots": render_ids(ordinals)}).fetchall()
         known = np.array([ordinal for ordinal, _ in held], dtype=np.int64)
@@ -352,7 +353,7 @@ class SqliteVectors:
     async def read_token_vectors(self, ordinals: Sequence[int], scope: Scope) -> dict[int, TokenVectors]:
         """Ids and vectors of the word pieces of these records, where they are kept."""
 
-        def read(db: Connection) -> list[Any]:
+        def read(db: SqliteConnection) -> list[Any]:
             keys = {
                 "user_id": scope.user_id,
                 "embedder": self._embedder.registration(db)[0],
@@ -365,7 +366,7 @@ class SqliteVectors:
     async def clear(self, user_id: str) -> None:
         """Forget the user's vectors and watermark, so that they are built again."""
 
-        def write(db: Connection) -> None:
+        def write(db: SqliteConnection) -> None:
             keys: dict[str, str | int] = {"user_id": user_id, "embedder": self._embedder.registration(db)[0]}
             db.execute(self._sql["remove_user"], keys)
             db.execute(self._sql["remove_user_tokens"], keys)
@@ -380,7 +381,7 @@ class SqliteVectors:
         await self._database.write(lambda db: erase(db, scope.user_id, chosen))
         self._cache.drop(scope.user_id)
 
-    def _write_rows(self, db: Connection, number: int, user_id: str, batch: VectorBatch) -> list[int]:
+    def _write_rows(self, db: SqliteConnection, number: int, user_id: str, batch: VectorBatch) -> list[int]:
         gone: list[int] = []
         if batch.replaced_ordinals:
             keys = {"user_id": user_id, "embedder": number, "slots": render_ids(batch.replaced_ordinals)}
@@ -394,7 +395,7 @@ class SqliteVectors:
         return gone
 
 
-def _embedders(db: Connection) -> list[Any]:
+def _embedders(db: SqliteConnection) -> list[Any]:
     return db.execute(_SQL["embedders"]).fetchall()
 
 

@@ -28,18 +28,18 @@ WHERE user_id = ? AND conversation_id = ? AND position = ? AND kind = 'Turn'
 
 -- name: last_payloads
 SELECT v.slot, v.kind, v.payload, v.id, v.channel, v.recorded_at, v.seq
-FROM json_each(?2) j
+FROM json_each(:ordinals) j
 CROSS JOIN memory_versions v ON v.rowid = (
     SELECT w.rowid FROM memory_versions w
-    WHERE w.user_id = ?1 AND w.slot = j.value AND w.seq < ?3 AND w.payload IS NOT NULL ORDER BY w.seq DESC LIMIT 1)
+    WHERE w.user_id = :user_id AND w.slot = j.value AND w.seq < :before AND w.payload IS NOT NULL ORDER BY w.seq DESC LIMIT 1)
 
 -- name: put_change
 INSERT INTO memory_changes (user_id, seq, change_id, operation_id, operation, actor, cause, payload, at)
 VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)
 
 -- name: put_version
-INSERT INTO memory_versions (user_id, slot, seq, kind, id, channel, recorded_at, payload, format)
-VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)
+INSERT INTO memory_versions (user_id, slot, seq, kind, id, channel, recorded_at, payload, format, erased)
+VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
 
 -- name: put_record
 INSERT INTO memory_records (unique_key, user_id, slot, seq, kind, id, channel, status, conversation_id, position, speaker,
@@ -51,5 +51,6 @@ VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
 DELETE FROM memory_records WHERE user_id = ? AND slot = ?
 
 -- name: put_user
-INSERT INTO memory_users (user_id, head, slots, last_at) VALUES (?, ?, ?, ?)
-ON CONFLICT (user_id) DO UPDATE SET head = excluded.head, slots = excluded.slots, last_at = excluded.last_at
+INSERT INTO memory_users (user_id, head, slots, erasures, last_at) VALUES (:user_id, :head, :slots, :erasures, :last_at)
+ON CONFLICT (user_id) DO UPDATE SET head = excluded.head, slots = max(slots, excluded.slots),
+    erasures = max(erasures, excluded.erasures), last_at = excluded.last_at
