@@ -2,23 +2,16 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Annotated, Any
 
-from pydantic import BaseModel, Field
+from pydantic import BaseModel
 
 from agentmem.facade.async_memory import AsyncAgentMemory
-from agentmem.server.mcp.core_tools import Arguments
 from agentmem.server.mcp.records import FoundRecord, describe_record
-from agentmem.server.mcp.tools import ModelTool
+from agentmem.server.mcp.tools import tool
 
 MAX_TITLE_CHARS = 80
 MAX_RESULTS = 10
-
-
-class SearchQuery(Arguments):
-    """Of `search`."""
-
-    query: str = Field(description="The question in plain words, with names.")
 
 
 class SearchHit(BaseModel):
@@ -33,12 +26,6 @@ class SearchHits(BaseModel):
     """Best first."""
 
     results: list[SearchHit]
-
-
-class FetchId(Arguments):
-    """Of `fetch`."""
-
-    id: str = Field(description="From a search.")
 
 
 class Document(BaseModel):
@@ -56,18 +43,22 @@ def build_record_uri(record_id: str) -> str:
     return f"memory://records/{record_id}"
 
 
-async def search(memory: AsyncAgentMemory, given: SearchQuery) -> SearchHits:
-    """Recall, as titles."""
-    found = await memory.remember(given.query, top_k=MAX_RESULTS)
+@tool("Search memory", is_read_only=True)
+async def search(
+    memory: AsyncAgentMemory, query: Annotated[str, "The question in plain words, with names."]
+) -> SearchHits:
+    """Find what the user said or is known about them."""
+    found = await memory.remember(query, top_k=MAX_RESULTS)
     described = [describe_record(item.record, item.standing) for item in found.items]
     return SearchHits(
         results=[SearchHit(id=each.id, title=_title(each), url=build_record_uri(each.id)) for each in described]
     )
 
 
-async def fetch(memory: AsyncAgentMemory, given: FetchId) -> Document:
-    """One record."""
-    record = await memory.get_record(given.id)
+@tool("Fetch a record", is_read_only=True)
+async def fetch(memory: AsyncAgentMemory, id: Annotated[str, "From a search."]) -> Document:
+    """One record in full, by its id."""
+    record = await memory.get_record(id)
     found = describe_record(record, await memory.find_standing(record))
     return Document(
         id=found.id,
@@ -82,15 +73,4 @@ def _title(found: FoundRecord) -> str:
     return found.text if len(found.text) <= MAX_TITLE_CHARS else f"{found.text[: MAX_TITLE_CHARS - 1]}…"
 
 
-CHATGPT_TOOLS = (
-    ModelTool(
-        "search",
-        "Search memory",
-        "Find what the user said or is known about them.",
-        SearchQuery,
-        SearchHits,
-        search,
-        is_read_only=True,
-    ),
-    ModelTool("fetch", "Fetch a record", "One record in full, by its id.", FetchId, Document, fetch, is_read_only=True),
-)
+CHATGPT_TOOLS = (search, fetch)

@@ -10,10 +10,9 @@ from agentmem.core.clock import derive_id
 from agentmem.core.records import Edge
 from agentmem.facade.async_memory import AsyncAgentMemory
 from agentmem.memory.semantic.merge_facts import Cluster
-from agentmem.server.mcp.core_tools import Arguments
 from agentmem.server.mcp.mnemex_graph import move_relations, relate_memories
 from agentmem.server.mcp.mnemex_records import Answer, check_at_least, shorten_text
-from agentmem.server.mcp.tools import ModelTool, ToolFailure
+from agentmem.server.mcp.tools import Arguments, ModelTool, ToolFailure
 
 PREVIEW_CHARS = 120
 LINK_TYPE = "related"

@@ -14,7 +14,6 @@ from pydantic import BaseModel, Field
 from agentmem.core.edges import build_relation
 from agentmem.core.records import Edge, Entity, Fact
 from agentmem.facade.async_memory import AsyncAgentMemory
-from agentmem.server.mcp.core_tools import Arguments
 from agentmem.server.mcp.mnemex_records import (
     KNOWN_STATUSES,
     Answer,
@@ -29,7 +28,7 @@ from agentmem.server.mcp.mnemex_records import (
     read_names,
     read_use,
 )
-from agentmem.server.mcp.tools import ModelTool
+from agentmem.server.mcp.tools import Arguments, ModelTool
 
 CHANNEL = "mnemex"
 MEMORY_TYPE = "memory"  # of an entity that stands for a memory

@@ -14,7 +14,6 @@ from agentmem.extraction.plain.extractor import extract
 from agentmem.extraction.reconciler import CONFIDENCE_BY_CERTAINTY, DEFAULT_CONFIDENCE
 from agentmem.facade.async_memory import AsyncAgentMemory
 from agentmem.recall.request import MAX_RESULTS
-from agentmem.server.mcp.core_tools import Arguments
 from agentmem.server.mcp.mnemex_records import (
     KNOWN_STATUSES,
     SHORT_TERM,
@@ -30,7 +29,7 @@ from agentmem.server.mcp.mnemex_records import (
     read_use,
     shorten_text,
 )
-from agentmem.server.mcp.tools import ModelTool, ToolFailure
+from agentmem.server.mcp.tools import Arguments, ModelTool, ToolFailure
 
 WORDS_ONLY = ("keyword",)
 MAX_REINFORCED = 5  # by one message

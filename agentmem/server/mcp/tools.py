@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+import inspect
 import re
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from datetime import datetime
 from types import NoneType
-from typing import Annotated, Any, get_args, get_origin
+from typing import Annotated, Any, get_args, get_origin, get_type_hints
 
-from pydantic import BaseModel, ValidationError, WithJsonSchema
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, WithJsonSchema, create_model
 from pydantic_core import from_json
 
 from agentmem.errors import AgentMemError, InvalidRecord
@@ -35,6 +36,12 @@ ARGUMENT_NAMES = {
 
 class ToolFailure(Exception):
     """What a model is told instead of a result."""
+
+
+class Arguments(BaseModel):
+    """What a tool takes; other names are refused."""
+
+    model_config = ConfigDict(extra="forbid")
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,6 +96,38 @@ class ModelTool:
             return next((name for name in names if name in own), found[0])
 
         return re.sub(r"^(?:[A-Z]\w*\.)?(\w+)", rename, said)
+
+
+def tool(
+    title: str, *, base: type[BaseModel] = Arguments, **hints: bool
+) -> Callable[[Callable[..., Awaitable[BaseModel]]], ModelTool]:
+    """Make a tool from `async def name(memory, …) -> Result`. The docstring is the description.
+
+    The type of each parameter is `Annotated[type, "sentence"]`. `base` is the base class of the arguments; `hints` are
+    fields of `ModelTool`.
+    """
+
+    def build(function: Callable[..., Awaitable[BaseModel]]) -> ModelTool:
+        kinds = get_type_hints(function, include_extras=True)
+        fields: dict[str, Any] = {
+            name: (
+                kinds[name],
+                Field(
+                    ... if parameter.default is parameter.empty else parameter.default,
+                    description=kinds[name].__metadata__[-1],
+                ),
+            )
+            for name, parameter in list(inspect.signature(function).parameters.items())[1:]
+        }
+        arguments = create_model(function.__name__, __base__=base, **fields)
+
+        async def call(memory: AsyncAgentMemory, given: BaseModel) -> BaseModel:
+            return await function(memory, **dict(given))
+
+        description = " ".join((function.__doc__ or "").split())
+        return ModelTool(function.__name__, title, description, arguments, kinds["return"], call, **hints)
+
+    return build
 
 
 def _read_value(value: Any, kind: Any) -> Any:
