@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Collection, Sequence
+from typing import Annotated
 
 from pydantic import BaseModel, ConfigDict, Field
 from pydantic.alias_generators import to_camel
@@ -15,7 +16,7 @@ from agentmem.core.edges import build_relation
 from agentmem.core.records import RELATION_KINDS, Edge, Entity, Fact, build_record
 from agentmem.errors import NotFound
 from agentmem.facade.async_memory import AsyncAgentMemory
-from agentmem.server.mcp.tools import ModelTool
+from agentmem.server.mcp.tools import tool
 
 CHANNEL = "server-memory"
 MAX_READ = 10_000  # entities, facts or relations of one answer
@@ -43,6 +44,9 @@ class GraphRelation(CamelModel):
     relation_type: str = Field(description="In active voice, as works with.")
 
 
+Relations = Annotated[list[GraphRelation], "Relations between entities that exist."]
+
+
 class Graph(CamelModel):
     """Nodes, and the relations that they stand in."""
 
@@ -63,52 +67,6 @@ class ObservationDeletion(CamelModel):
 
     entity_name: str = Field(description="Name of the entity.")
     observations: list[str] = Field(description="What to forget, word for word.")
-
-
-class CreateEntities(CamelModel):
-    """Of `create_entities`."""
-
-    entities: list[GraphEntity] = Field(description="The new entities.")
-
-
-class CreateRelations(CamelModel):
-    """Of `create_relations` and `delete_relations`."""
-
-    relations: list[GraphRelation] = Field(description="Relations between entities that exist.")
-
-
-class AddObservations(CamelModel):
-    """Of `add_observations`."""
-
-    observations: list[EntityObservations] = Field(description="What to add, by entity.")
-
-
-class DeleteEntities(CamelModel):
-    """Of `delete_entities`."""
-
-    entity_names: list[str] = Field(description="Names of the entities.")
-
-
-class DeleteObservations(CamelModel):
-    """Of `delete_observations`."""
-
-    deletions: list[ObservationDeletion] = Field(description="What to forget, by entity.")
-
-
-class ReadGraph(CamelModel):
-    """Of `read_graph`."""
-
-
-class SearchNodes(CamelModel):
-    """Of `search_nodes`."""
-
-    query: str = Field(description="Any part of a name, a type or an observation.")
-
-
-class OpenNodes(CamelModel):
-    """Of `open_nodes`."""
-
-    names: list[str] = Field(description="Names of the entities.")
 
 
 class AddedObservations(CamelModel):
@@ -143,13 +101,16 @@ class Deletion(CamelModel):
     message: str
 
 
-async def create_entities(memory: AsyncAgentMemory, given: CreateEntities) -> CreatedEntities:
-    """Store nodes; one of that name that exists stays as it is."""
+@tool("Create entities", is_idempotent=True)
+async def create_entities(
+    memory: AsyncAgentMemory, entities: Annotated[list[GraphEntity], "The new entities."]
+) -> CreatedEntities:
+    """Store people, places and things with what is known of them. Names that exist stay as they are."""
     memory, created = _open_channel(memory), []
-    for asked in given.entities:
+    for asked in entities:
         build_record(Entity, name=asked.name, type=asked.entity_type)
         _check_claims(asked.observations)
-    for asked in given.entities:
+    for asked in entities:
         if await memory.semantic.entities(asked.name):
             continue
         entity = await memory.upsert_entity({"name": asked.name, "type": asked.entity_type})
@@ -158,13 +119,14 @@ async def create_entities(memory: AsyncAgentMemory, given: CreateEntities) -> Cr
     return CreatedEntities(entities=created)
 
 
-async def create_relations(memory: AsyncAgentMemory, given: CreateRelations) -> CreatedRelations:
-    """Relate nodes that exist; a relation that is known is left out."""
+@tool("Create relations", is_idempotent=True)
+async def create_relations(memory: AsyncAgentMemory, relations: Relations) -> CreatedRelations:
+    """Relate stored entities, in active voice."""
     memory, created = _open_channel(memory), []
-    ends = [(await _get_node(memory, asked.source), await _get_node(memory, asked.target)) for asked in given.relations]
-    for asked, (source, target) in zip(given.relations, ends, strict=True):
+    ends = [(await _get_node(memory, asked.source), await _get_node(memory, asked.target)) for asked in relations]
+    for asked, (source, target) in zip(relations, ends, strict=True):
         build_relation(memory.scope.user_id, CHANNEL, (source.id, target.id), asked.relation_type)
-    for asked, (source, target) in zip(given.relations, ends, strict=True):
+    for asked, (source, target) in zip(relations, ends, strict=True):
         if await _find_edges(memory, source, target, asked.relation_type):
             continue
         await memory.semantic.relate(source.id, asked.relation_type, target.id)
@@ -172,21 +134,27 @@ async def create_relations(memory: AsyncAgentMemory, given: CreateRelations) -> 
     return CreatedRelations(relations=created)
 
 
-async def add_observations(memory: AsyncAgentMemory, given: AddObservations) -> ObservationResults:
-    """Store facts about nodes that exist."""
+@tool("Add observations", is_idempotent=True)
+async def add_observations(
+    memory: AsyncAgentMemory, observations: Annotated[list[EntityObservations], "What to add, by entity."]
+) -> ObservationResults:
+    """Store what is known of entities that exist."""
     memory, results = _open_channel(memory), []
-    nodes = [await _get_node(memory, asked.entity_name) for asked in given.observations]
-    _check_claims([claim for asked in given.observations for claim in asked.contents])
-    for asked, entity in zip(given.observations, nodes, strict=True):
+    nodes = [await _get_node(memory, asked.entity_name) for asked in observations]
+    _check_claims([claim for asked in observations for claim in asked.contents])
+    for asked, entity in zip(observations, nodes, strict=True):
         added = await _add_facts(memory, entity, asked.contents)
         results.append(AddedObservations(entity_name=entity.name, added_observations=added))
     return ObservationResults(results=results)
 
 
-async def delete_entities(memory: AsyncAgentMemory, given: DeleteEntities) -> Deletion:
-    """Forget nodes with what is known of them; names that nobody has are passed over."""
+@tool("Delete entities", base=CamelModel, is_destructive=True, is_idempotent=True)
+async def delete_entities(
+    memory: AsyncAgentMemory, entity_names: Annotated[list[str], "Names of the entities."]
+) -> Deletion:
+    """Forget entities with their observations and relations. A person can restore them."""
     memory = _open_channel(memory)
-    for name in given.entity_names:
+    for name in entity_names:
         for entity in await memory.semantic.entities(name):
             for edge in await _read_edges(memory, [entity]):
                 await memory.forget(edge.id)
@@ -196,10 +164,13 @@ async def delete_entities(memory: AsyncAgentMemory, given: DeleteEntities) -> De
     return Deletion(message="Entities deleted successfully")
 
 
-async def delete_observations(memory: AsyncAgentMemory, given: DeleteObservations) -> Deletion:
-    """Forget facts about nodes; those that are not known are passed over."""
+@tool("Delete observations", is_destructive=True, is_idempotent=True)
+async def delete_observations(
+    memory: AsyncAgentMemory, deletions: Annotated[list[ObservationDeletion], "What to forget, by entity."]
+) -> Deletion:
+    """Forget what is known of entities, word for word."""
     memory = _open_channel(memory)
-    for asked in given.deletions:
+    for asked in deletions:
         for entity in await memory.semantic.entities(asked.entity_name):
             for fact in await memory.semantic.facts({"entity_ids": entity.id}, limit=MAX_READ):
                 if fact.claim in asked.observations:
@@ -207,10 +178,11 @@ async def delete_observations(memory: AsyncAgentMemory, given: DeleteObservation
     return Deletion(message="Observations deleted successfully")
 
 
-async def delete_relations(memory: AsyncAgentMemory, given: CreateRelations) -> Deletion:
-    """Forget relations; those that are not known are passed over."""
+@tool("Delete relations", is_destructive=True, is_idempotent=True)
+async def delete_relations(memory: AsyncAgentMemory, relations: Relations) -> Deletion:
+    """Forget relations between entities."""
     memory = _open_channel(memory)
-    for asked in given.relations:
+    for asked in relations:
         for source in await memory.semantic.entities(asked.source):
             for target in await memory.semantic.entities(asked.target):
                 for edge in await _find_edges(memory, source, target, asked.relation_type):
@@ -218,15 +190,19 @@ async def delete_relations(memory: AsyncAgentMemory, given: CreateRelations) -> 
     return Deletion(message="Relations deleted successfully")
 
 
-async def read_graph(memory: AsyncAgentMemory, given: ReadGraph) -> Graph:
-    """All nodes and relations."""
+@tool("Read the graph", is_read_only=True)
+async def read_graph(memory: AsyncAgentMemory) -> Graph:
+    """All entities and relations."""
     memory = _open_channel(memory)
     return await _build_graph(memory, await memory.semantic.entities(limit=MAX_READ))
 
 
-async def search_nodes(memory: AsyncAgentMemory, given: SearchNodes) -> Graph:
-    """Nodes whose name, type or one observation holds the query, in any case, and all relations that they stand in."""
-    memory, wanted = _open_channel(memory), given.query.casefold()
+@tool("Search nodes", is_read_only=True)
+async def search_nodes(
+    memory: AsyncAgentMemory, query: Annotated[str, "Any part of a name, a type or an observation."]
+) -> Graph:
+    """Entities that a query is part of, with their relations."""
+    memory, wanted = _open_channel(memory), query.casefold()
     graph = await _build_graph(memory, await memory.semantic.entities(limit=MAX_READ))
     found = [
         node
@@ -238,10 +214,11 @@ async def search_nodes(memory: AsyncAgentMemory, given: SearchNodes) -> Graph:
     return Graph(entities=found, relations=relations, notices=graph.notices)
 
 
-async def open_nodes(memory: AsyncAgentMemory, given: OpenNodes) -> Graph:
-    """Nodes by their names, and all relations that they stand in; names that nobody has are passed over."""
+@tool("Open nodes", is_read_only=True)
+async def open_nodes(memory: AsyncAgentMemory, names: Annotated[list[str], "Names of the entities."]) -> Graph:
+    """Entities by their names, with their relations."""
     memory = _open_channel(memory)
-    found = {each.id: each for name in given.names if name for each in await memory.semantic.entities(name)}
+    found = {each.id: each for name in names if name for each in await memory.semantic.entities(name)}
     return await _build_graph(memory, list(found.values()))
 
 
@@ -324,82 +301,13 @@ async def _build_graph(memory: AsyncAgentMemory, entities: Collection[Entity]) -
 
 
 GRAPH_TOOLS = (
-    ModelTool(
-        "create_entities",
-        "Create entities",
-        "Store people, places and things with what is known of them. Names that exist stay as they are.",
-        CreateEntities,
-        CreatedEntities,
-        create_entities,
-        is_idempotent=True,
-    ),
-    ModelTool(
-        "create_relations",
-        "Create relations",
-        "Relate stored entities, in active voice.",
-        CreateRelations,
-        CreatedRelations,
-        create_relations,
-        is_idempotent=True,
-    ),
-    ModelTool(
-        "add_observations",
-        "Add observations",
-        "Store what is known of entities that exist.",
-        AddObservations,
-        ObservationResults,
-        add_observations,
-        is_idempotent=True,
-    ),
-    ModelTool(
-        "delete_entities",
-        "Delete entities",
-        "Forget entities with their observations and relations. A person can restore them.",
-        DeleteEntities,
-        Deletion,
-        delete_entities,
-        is_destructive=True,
-        is_idempotent=True,
-    ),
-    ModelTool(
-        "delete_observations",
-        "Delete observations",
-        "Forget what is known of entities, word for word.",
-        DeleteObservations,
-        Deletion,
-        delete_observations,
-        is_destructive=True,
-        is_idempotent=True,
-    ),
-    ModelTool(
-        "delete_relations",
-        "Delete relations",
-        "Forget relations between entities.",
-        CreateRelations,
-        Deletion,
-        delete_relations,
-        is_destructive=True,
-        is_idempotent=True,
-    ),
-    ModelTool(
-        "read_graph", "Read the graph", "All entities and relations.", ReadGraph, Graph, read_graph, is_read_only=True
-    ),
-    ModelTool(
-        "search_nodes",
-        "Search nodes",
-        "Entities that a query is part of, with their relations.",
-        SearchNodes,
-        Graph,
-        search_nodes,
-        is_read_only=True,
-    ),
-    ModelTool(
-        "open_nodes",
-        "Open nodes",
-        "Entities by their names, with their relations.",
-        OpenNodes,
-        Graph,
-        open_nodes,
-        is_read_only=True,
-    ),
+    create_entities,
+    create_relations,
+    add_observations,
+    delete_entities,
+    delete_observations,
+    delete_relations,
+    read_graph,
+    search_nodes,
+    open_nodes,
 )

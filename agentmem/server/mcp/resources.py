@@ -13,7 +13,7 @@ from agentmem.core.jsonable import to_jsonable
 from agentmem.core.records import Fact
 from agentmem.errors import AgentMemError, NotFound
 from agentmem.facade.async_memory import AsyncAgentMemory
-from agentmem.server.mcp.graph_tools import ReadGraph, read_graph
+from agentmem.server.mcp.graph_tools import read_graph
 
 JSON = "application/json"
 RECORD_PREFIX, CONVERSATION_PREFIX = "memory://records/", "memory://conversations/"
@@ -81,7 +81,7 @@ async def _read(memory: AsyncAgentMemory, uri: str) -> Any:
     if uri == "memory://conversations":
         return await memory.episodic.conversations()
     if uri == "memory://knowledge-graph":
-        return (await read_graph(memory, ReadGraph())).model_dump(mode="json", by_alias=True)
+        return (await read_graph.call(memory, read_graph.arguments())).model_dump(mode="json", by_alias=True)
     if uri.startswith(CONVERSATION_PREFIX):
         return await memory.episodic.get_conversation(unquote(uri.removeprefix(CONVERSATION_PREFIX)))
     if uri.startswith(RECORD_PREFIX):
