@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Annotated, Literal
 
 from pydantic import BaseModel, Field
 
@@ -12,20 +12,10 @@ from agentmem.facade.async_memory import AsyncAgentMemory
 from agentmem.memory.semantic.merge_facts import Cluster
 from agentmem.server.mcp.mnemex_graph import move_relations, relate_memories
 from agentmem.server.mcp.mnemex_records import Answer, check_at_least, shorten_text
-from agentmem.server.mcp.tools import Arguments, ModelTool, ToolFailure
+from agentmem.server.mcp.tools import ToolFailure, tool
 
 PREVIEW_CHARS = 120
 LINK_TYPE = "related"
-
-
-class ClusterQuery(Arguments):
-    """Of `cluster_memories`."""
-
-    strategy: Literal["similarity"] = Field("similarity", description="How to group.")
-    threshold: float | None = Field(None, description="Least cohesion, 0 to 1.")
-    max_cluster_size: int | None = Field(None, description="Leave out larger ones.")
-    find_duplicates: bool = Field(False, description="Only what says the same.")
-    duplicate_threshold: float | None = Field(None, description="Least cohesion of duplicates.")
 
 
 class ClusterEntry(BaseModel):
@@ -49,15 +39,6 @@ class FoundClusters(Answer):
     clusters: list[ClusterEntry]
 
 
-class ConsolidateQuery(Arguments):
-    """Of `consolidate_memories`."""
-
-    cluster_id: str | None = Field(None, description="From cluster_memories.")
-    mode: Literal["preview", "apply", "link"] = Field("preview", description="What to do.")
-    auto_detect: bool = Field(False, description="All that hold together well.")
-    cohesion_threshold: float = Field(0.75, description="Least cohesion for auto_detect.")
-
-
 class ConsolidatedCluster(BaseModel):
     """What became of a cluster, or would."""
 
@@ -78,67 +59,89 @@ class Consolidation(Answer):
     clusters: list[ConsolidatedCluster]
 
 
-async def cluster_memories(memory: AsyncAgentMemory, given: ClusterQuery) -> FoundClusters:
-    """Memories that are alike, or those alone that say the same."""
-    check_at_least(0, threshold=given.threshold, duplicate_threshold=given.duplicate_threshold)
-    check_at_least(2, max_cluster_size=given.max_cluster_size)
-    least = given.duplicate_threshold if given.find_duplicates else given.threshold
+@tool("Cluster memories", is_read_only=True)
+async def cluster_memories(
+    memory: AsyncAgentMemory,
+    strategy: Annotated[Literal["similarity"], "How to group."] = "similarity",
+    threshold: Annotated[float | None, "Least cohesion, 0 to 1."] = None,
+    max_cluster_size: Annotated[int | None, "Leave out larger ones."] = None,
+    find_duplicates: Annotated[bool, "Only what says the same."] = False,
+    duplicate_threshold: Annotated[float | None, "Least cohesion of duplicates."] = None,
+) -> FoundClusters:
+    """Groups of memories that are alike, the closest first."""
+    check_at_least(0, threshold=threshold, duplicate_threshold=duplicate_threshold)
+    check_at_least(2, max_cluster_size=max_cluster_size)
+    least = duplicate_threshold if find_duplicates else threshold
     clusters = [
         cluster
         for cluster in await memory.curation.clusters()
         if cluster.cohesion >= (least or 0.0)
-        and (cluster.is_equal or not given.find_duplicates or given.duplicate_threshold is not None)
+        and (cluster.is_equal or not find_duplicates or duplicate_threshold is not None)
     ]
-    fitting = [each for each in clusters if given.max_cluster_size is None or len(each.facts) <= given.max_cluster_size]
+    fitting = [each for each in clusters if max_cluster_size is None or len(each.facts) <= max_cluster_size]
+    notices = _explain_thresholds(memory.settings.clusters.link, find_duplicates, threshold, duplicate_threshold)
+    if left_out := len(clusters) - len(fitting):
+        notices.append(f"Left out for their size: {left_out} clusters of more than {max_cluster_size} memories.")
     return FoundClusters(
-        mode="duplicates" if given.find_duplicates else "clustering",
+        mode="duplicates" if find_duplicates else "clustering",
         clusters_found=len(fitting),
         duplicates_found=sum(each.is_equal for each in fitting),
         clusters=[_show_cluster(each) for each in fitting],
-        notices=_explain_thresholds(memory, given, len(clusters) - len(fitting)),
+        notices=notices,
     )
 
 
-def _explain_thresholds(memory: AsyncAgentMemory, given: ClusterQuery, left_out: int) -> list[str]:
-    """What a threshold did not do, and what was left out."""
-    link, notices = memory.settings.clusters.link, list[str]()
-    if given.find_duplicates and given.threshold is not None:
+def _explain_thresholds(
+    link: float, find_duplicates: bool, threshold: float | None, duplicate_threshold: float | None
+) -> list[str]:
+    """What a threshold did not do."""
+    notices = list[str]()
+    if find_duplicates and threshold is not None:
         notices.append("threshold was not used: duplicate_threshold is what find_duplicates goes by.")
-    if not given.find_duplicates and given.duplicate_threshold is not None:
+    if not find_duplicates and duplicate_threshold is not None:
         notices.append("duplicate_threshold was not used: it goes with find_duplicates.")
-    if given.threshold is not None and not given.find_duplicates:
+    if not find_duplicates and threshold is not None:
         notices.append(
             f"threshold is the least cohesion; memories are linked above the setting clusters.link, {link:g}."
         )
-    if left_out:
-        notices.append(f"Left out for their size: {left_out} clusters of more than {given.max_cluster_size} memories.")
     return notices
 
 
-async def consolidate_memories(memory: AsyncAgentMemory, given: ConsolidateQuery) -> Consolidation:
-    """Merge clusters, or relate their memories, or say what merging would do."""
-    if (given.cluster_id is None) != given.auto_detect:
+@tool("Consolidate memories", is_destructive=True)
+async def consolidate_memories(
+    memory: AsyncAgentMemory,
+    cluster_id: Annotated[str | None, "From cluster_memories."] = None,
+    mode: Annotated[Literal["preview", "apply", "link"], "What to do."] = "preview",
+    auto_detect: Annotated[bool, "All that hold together well."] = False,
+    cohesion_threshold: Annotated[float, "Least cohesion for auto_detect."] = 0.75,
+) -> Consolidation:
+    """Make one memory of each cluster (apply), relate its memories (link), or show what would be done (preview). Ask
+    the user before you apply one whose is_equal is false.
+    """
+    if (cluster_id is None) != auto_detect:
         raise ToolFailure("Give either cluster_id, from cluster_memories, or auto_detect=true. Nothing was done.")
-    chosen, notices = await _choose_clusters(memory, given)
-    done = [await _consolidate(memory, each, given.mode) for each in chosen]
+    chosen, notices = await _choose_clusters(memory, cluster_id, mode, cohesion_threshold)
+    done = [await _consolidate(memory, each, mode) for each in chosen]
     return Consolidation(
-        mode=given.mode,
-        clusters_consolidated=0 if given.mode == "preview" else len(done),
+        mode=mode,
+        clusters_consolidated=0 if mode == "preview" else len(done),
         clusters=done,
         notices=notices,
     )
 
 
-async def _choose_clusters(memory: AsyncAgentMemory, given: ConsolidateQuery) -> tuple[list[Cluster], list[str]]:
+async def _choose_clusters(
+    memory: AsyncAgentMemory, cluster_id: str | None, mode: str, least: float
+) -> tuple[list[Cluster], list[str]]:
     """The cluster that was named, or all that hold together well; of these only those are merged that surely agree."""
     clusters = await memory.curation.clusters()
-    if given.cluster_id is not None:
-        named = [each for each in clusters if _cluster_id(each) == given.cluster_id]
+    if cluster_id is not None:
+        named = [each for each in clusters if _cluster_id(each) == cluster_id]
         if not named:
             raise ToolFailure("There is no such cluster now. Call cluster_memories for those there are.")
         return named, []
-    close = [each for each in clusters if each.cohesion >= given.cohesion_threshold]
-    unsure = [each for each in close if not each.is_equal] if given.mode == "apply" else []
+    close = [each for each in clusters if each.cohesion >= least]
+    unsure = [each for each in close if not each.is_equal] if mode == "apply" else []
     notices = [
         f"Not merged: cluster {_cluster_id(each)}. Ask the user, then call with its cluster_id." for each in unsure
     ]
@@ -182,23 +185,6 @@ def _show_cluster(cluster: Cluster) -> ClusterEntry:
 
 
 MNEMEX_CLUSTER_TOOLS = (
-    ModelTool(
-        "cluster_memories",
-        "Cluster memories",
-        "Groups of memories that are alike, the closest first.",
-        ClusterQuery,
-        FoundClusters,
-        cluster_memories,
-        is_read_only=True,
-    ),
-    ModelTool(
-        "consolidate_memories",
-        "Consolidate memories",
-        "Make one memory of each cluster (apply), relate its memories (link), or show what would be done (preview). "
-        "Ask the user before you apply one whose is_equal is false.",
-        ConsolidateQuery,
-        Consolidation,
-        consolidate_memories,
-        is_destructive=True,
-    ),
+    cluster_memories,
+    consolidate_memories,
 )

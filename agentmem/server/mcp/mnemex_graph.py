@@ -7,7 +7,7 @@ its text, in a channel of its own which nothing else reads.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, Field
 
@@ -18,6 +18,8 @@ from agentmem.server.mcp.mnemex_records import (
     KNOWN_STATUSES,
     Answer,
     MemoryEntry,
+    PageNumber,
+    PageSize,
     Pagination,
     StatusName,
     check_at_least,
@@ -28,21 +30,11 @@ from agentmem.server.mcp.mnemex_records import (
     read_names,
     read_use,
 )
-from agentmem.server.mcp.tools import Arguments, ModelTool
+from agentmem.server.mcp.tools import tool
 
 CHANNEL = "mnemex"
 MEMORY_TYPE = "memory"  # of an entity that stands for a memory
 MAX_RELATIONS = 1000  # read around some memories
-
-
-class CreateRelation(Arguments):
-    """Of `create_relation`."""
-
-    from_memory_id: str = Field(description="Id of the memory it begins at.")
-    to_memory_id: str = Field(description="Id of the memory it leads to.")
-    relation_type: str = Field(description="As related, causes, supports, contradicts.")
-    strength: float = Field(1.0, description="0 to 1.")
-    metadata: dict[str, Any] | None = Field(None, description="Anything to keep with it.")
 
 
 class CreatedRelation(Answer):
@@ -50,26 +42,6 @@ class CreatedRelation(Answer):
 
     relation_id: str
     message: str
-
-
-class GraphQuery(Arguments):
-    """Of `read_graph`."""
-
-    status: Literal["active", "promoted", "archived", "all"] = Field("active", description="Of this status.")
-    include_scores: bool = Field(True, description="Show what each is worth.")
-    limit: int | None = Field(None, description="At most so many memories.")
-    page: int | None = Field(None, description="Which page, from 1; all if left out.")
-    page_size: int | None = Field(None, description="How many on a page.")
-
-
-class MemoryIds(Arguments):
-    """Of `open_memories`."""
-
-    memory_ids: list[str] = Field(description="Ids from a search.")
-    include_relations: bool = Field(True, description="Show their relations.")
-    include_scores: bool = Field(True, description="Show what each is worth.")
-    page: int | None = Field(None, description="Which page, from 1; all if left out.")
-    page_size: int | None = Field(None, description="How many on a page.")
 
 
 class RelationEntry(BaseModel):
@@ -109,23 +81,39 @@ class OpenedMemories(Answer):
     pagination: Pagination
 
 
-async def create_relation(memory: AsyncAgentMemory, given: CreateRelation) -> CreatedRelation:
-    """Relate two memories; the same relation again is the same one with the new strength and metadata."""
-    source = await get_memory(memory, given.from_memory_id)
-    target = await get_memory(memory, given.to_memory_id)
-    edge = await relate_memories(memory, (source, target), given.relation_type, given.strength, given.metadata)
-    return CreatedRelation(relation_id=edge.id, message=f"Related as {given.relation_type}.")
+@tool("Create a relation", is_idempotent=True)
+async def create_relation(
+    memory: AsyncAgentMemory,
+    from_memory_id: Annotated[str, "Id of the memory it begins at."],
+    to_memory_id: Annotated[str, "Id of the memory it leads to."],
+    relation_type: Annotated[str, "As related, causes, supports, contradicts."],
+    strength: Annotated[float, "0 to 1."] = 1.0,
+    metadata: Annotated[dict[str, Any] | None, "Anything to keep with it."] = None,
+) -> CreatedRelation:
+    """Relate one memory to another."""
+    source = await get_memory(memory, from_memory_id)
+    target = await get_memory(memory, to_memory_id)
+    edge = await relate_memories(memory, (source, target), relation_type, strength, metadata)
+    return CreatedRelation(relation_id=edge.id, message=f"Related as {relation_type}.")
 
 
-async def read_graph(memory: AsyncAgentMemory, given: GraphQuery) -> MemoryGraph:
-    """Memories of a status, the latest first, and the relations between those of the page."""
-    check_at_least(1, limit=given.limit)
-    statuses: Sequence[StatusName] = KNOWN_STATUSES if given.status == "all" else (given.status,)
+@tool("Read the graph", is_read_only=True)
+async def read_graph(
+    memory: AsyncAgentMemory,
+    status: Annotated[Literal["active", "promoted", "archived", "all"], "Of this status."] = "active",
+    include_scores: Annotated[bool, "Show what each is worth."] = True,
+    limit: Annotated[int | None, "At most so many memories."] = None,
+    page: PageNumber = None,
+    page_size: PageSize = None,
+) -> MemoryGraph:
+    """All memories, the latest first, with the relations between them."""
+    check_at_least(1, limit=limit)
+    statuses: Sequence[StatusName] = KNOWN_STATUSES if status == "all" else (status,)
     every = await list_memories(memory, statuses)
-    page, place = cut_page(every[: given.limit], given.page, given.page_size)
-    ids = {fact.id for fact in page}
-    edges = [edge for edge in await _read_relations(memory, page) if set(_ends(edge)) <= ids]
-    shown = await _show(memory, page, with_score=given.include_scores)
+    facts, place = cut_page(every[:limit], page, page_size)
+    ids = {fact.id for fact in facts}
+    edges = [edge for edge in await _read_relations(memory, facts) if set(_ends(edge)) <= ids]
+    shown = await _show(memory, facts, with_score=include_scores)
     average = round(sum(entry.score for entry in shown) / max(1, len(shown)), 4)
     stats = GraphStats(total_memories=len(every), total_relations=len(edges), average_score=average)
     return MemoryGraph(
@@ -133,15 +121,23 @@ async def read_graph(memory: AsyncAgentMemory, given: GraphQuery) -> MemoryGraph
     )
 
 
-async def open_memories(memory: AsyncAgentMemory, given: MemoryIds) -> OpenedMemories:
-    """Memories by their ids, with the relations that they stand in."""
-    found, missing = await find_memories(memory, given.memory_ids)
-    page, place = cut_page(found, given.page, given.page_size)
-    edges = await _read_relations(memory, page) if given.include_relations else []
+@tool("Open memories", is_read_only=True)
+async def open_memories(
+    memory: AsyncAgentMemory,
+    memory_ids: Annotated[list[str], "Ids from a search."],
+    include_relations: Annotated[bool, "Show their relations."] = True,
+    include_scores: Annotated[bool, "Show what each is worth."] = True,
+    page: PageNumber = None,
+    page_size: PageSize = None,
+) -> OpenedMemories:
+    """Memories by their ids, with their relations."""
+    found, missing = await find_memories(memory, memory_ids)
+    facts, place = cut_page(found, page, page_size)
+    edges = await _read_relations(memory, facts) if include_relations else []
     _, hidden = await find_memories(memory, [name for edge in edges for name in _ends(edge)])
     visible = [edge for edge in edges if set(_ends(edge)).isdisjoint(hidden)]
     return OpenedMemories(
-        memories=await _show(memory, page, with_score=given.include_scores),
+        memories=await _show(memory, facts, with_score=include_scores),
         relations=_show_relations(visible),
         not_found=missing,
         pagination=place,
@@ -234,31 +230,7 @@ def _notices(edges: Sequence[Edge]) -> list[str]:
 
 
 MNEMEX_GRAPH_TOOLS = (
-    ModelTool(
-        "read_graph",
-        "Read the graph",
-        "All memories, the latest first, with the relations between them.",
-        GraphQuery,
-        MemoryGraph,
-        read_graph,
-        is_read_only=True,
-    ),
-    ModelTool(
-        "open_memories",
-        "Open memories",
-        "Memories by their ids, with their relations.",
-        MemoryIds,
-        OpenedMemories,
-        open_memories,
-        is_read_only=True,
-    ),
-    ModelTool(
-        "create_relation",
-        "Create a relation",
-        "Relate one memory to another.",
-        CreateRelation,
-        CreatedRelation,
-        create_relation,
-        is_idempotent=True,
-    ),
+    read_graph,
+    open_memories,
+    create_relation,
 )

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Final, Literal, TypeVar
+from typing import Annotated, Final, Literal, TypeVar
 
 from pydantic import BaseModel, Field
 
@@ -24,6 +24,8 @@ DEFAULT_PAGE_SIZE = 10
 MAX_MEMORIES = 10_000  # read for one answer
 LASTING_SCORE = 1.0  # of a fact that does not fade, which is what a new one has
 StatusName = Literal["active", "promoted", "archived"]
+PageNumber = Annotated[int | None, "Which page, from 1; all if left out."]
+PageSize = Annotated[int | None, "How many on a page."]
 KNOWN_STATUSES: tuple[StatusName, ...] = ("active", "promoted", "archived")
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
-from dataclasses import dataclass
+from typing import Annotated
 
 from pydantic import BaseModel, Field
 
@@ -18,6 +18,8 @@ from agentmem.server.mcp.mnemex_records import (
     KNOWN_STATUSES,
     SHORT_TERM,
     Answer,
+    PageNumber,
+    PageSize,
     Pagination,
     StatusName,
     UsedFact,
@@ -29,48 +31,17 @@ from agentmem.server.mcp.mnemex_records import (
     read_use,
     shorten_text,
 )
-from agentmem.server.mcp.tools import Arguments, ModelTool, ToolFailure
+from agentmem.server.mcp.tools import ToolFailure, tool
 
 WORDS_ONLY = ("keyword",)
 MAX_REINFORCED = 5  # by one message
-
-
-class MemorySearch(Arguments):
-    """Of `search_memory`."""
-
-    query: str | None = Field(None, description="What to find; the latest if left out.")
-    tags: list[str] | None = Field(None, description="With one of these tags.")
-    status: StatusName | None = Field(None, description="Of this status.")
-    top_k: int = Field(10, description="How many results.")
-    window_days: float | None = Field(None, description="Used in so many days.")
-    min_score: float | None = Field(None, description="Worth at least this.")
-    use_embeddings: bool = Field(False, description="By meaning, too.")
-    include_review_candidates: bool = Field(True, description="Raise what is due for review.")
-    page: int | None = Field(None, description="Which page, from 1; all if left out.")
-    page_size: int | None = Field(None, description="How many on a page.")
-    preview_length: int | None = Field(None, description="Characters of each; 0 for all.")
-
-
-class UnifiedSearch(Arguments):
-    """Of `search_unified`."""
-
-    query: str | None = Field(None, description="What to find; the latest if left out.")
-    tags: list[str] | None = Field(None, description="With one of these tags.")
-    status: StatusName | None = Field(None, description="Of this status.")
-    limit: int = Field(10, description="How many results.")
-    stm_weight: float = Field(1.0, description="Weight of short-lived memories.")
-    ltm_weight: float = Field(0.7, description="Weight of those kept for long.")
-    window_days: float | None = Field(None, description="Used in so many days.")
-    min_score: float | None = Field(None, description="Worth at least this.")
-    page: int | None = Field(None, description="Which page, from 1; all if left out.")
-    page_size: int | None = Field(None, description="How many on a page.")
-    preview_length: int | None = Field(None, description="Characters of each; 0 for all.")
-
-
-class MessageText(Arguments):
-    """Of the tools that look at a message."""
-
-    message: str = Field(description="The message, word for word.")
+Query = Annotated[str | None, "What to find; the latest if left out."]
+Tags = Annotated[list[str] | None, "With one of these tags."]
+StatusFilter = Annotated[StatusName | None, "Of this status."]
+UsedWithin = Annotated[float | None, "Used in so many days."]
+LeastScore = Annotated[float | None, "Worth at least this."]
+PreviewLength = Annotated[int | None, "Characters of each; 0 for all."]
+MessageText = Annotated[str, "The message, word for word."]
 
 
 class MemoryHit(BaseModel):
@@ -144,27 +115,36 @@ class Reinforcement(Answer):
     message: str
 
 
-@dataclass(frozen=True, slots=True)
-class _Found:
-    """What was found, best first: facts with how well they fit."""
-
-    facts: list[tuple[Fact, float]]
-    notices: Sequence[str] = ()
-
-
-async def search_memory(memory: AsyncAgentMemory, given: MemorySearch) -> MemoryHits:
-    """Memories by words, or by meaning too; without a query the latest ones. It changes nothing."""
-    check_at_least(1, top_k=given.top_k)
-    check_at_least(0, window_days=given.window_days, preview_length=given.preview_length)
-    techniques = None if given.use_embeddings else WORDS_ONLY
-    found = await _find(memory, given, techniques, raise_due=given.include_review_candidates)
-    fits = {fact.id: fit for fact, fit in found.facts}
-    used = await _filter_by_use(memory, found.facts, given)
-    page, place = cut_page(used[: given.top_k], given.page, given.page_size)
+@tool("Search memories", is_read_only=True)
+async def search_memory(
+    memory: AsyncAgentMemory,
+    *,
+    query: Query = None,
+    tags: Tags = None,
+    status: StatusFilter = None,
+    top_k: Annotated[int, "How many results."] = 10,
+    window_days: UsedWithin = None,
+    min_score: LeastScore = None,
+    use_embeddings: Annotated[bool, "By meaning, too."] = False,
+    include_review_candidates: Annotated[bool, "Raise what is due for review."] = True,
+    page: PageNumber = None,
+    page_size: PageSize = None,
+    preview_length: PreviewLength = None,
+) -> MemoryHits:
+    """Find memories by words, or by meaning with use_embeddings; without a query the latest. After you used some, call
+    observe_memory_usage.
+    """
+    check_at_least(1, top_k=top_k)
+    check_at_least(0, window_days=window_days, preview_length=preview_length)
+    techniques = None if use_embeddings else WORDS_ONLY
+    found, notices = await _find(memory, query, tags, status, techniques, raise_due=include_review_candidates)
+    fits = {fact.id: fit for fact, fit in found}
+    used = await _filter_by_use(memory, found, window_days, min_score)
+    shown, place = cut_page(used[:top_k], page, page_size)
     hits = [
         MemoryHit(
             id=each.fact.id,
-            content=shorten_text(each.fact.claim, given.preview_length),
+            content=shorten_text(each.fact.claim, preview_length),
             tags=list(each.fact.tags),
             score=each.score,
             similarity=fits[each.fact.id],
@@ -172,30 +152,45 @@ async def search_memory(memory: AsyncAgentMemory, given: MemorySearch) -> Memory
             last_used=each.last_used,
             age_days=each.age_days,
         )
-        for each in page
+        for each in shown
     ]
-    return MemoryHits(count=len(hits), results=hits, pagination=place, notices=list(found.notices))
+    return MemoryHits(count=len(hits), results=hits, pagination=place, notices=notices)
 
 
-async def search_unified(memory: AsyncAgentMemory, given: UnifiedSearch) -> UnifiedHits:
-    """One recall over both tiers, each weighted. It changes nothing."""
-    check_at_least(1, limit=given.limit)
+@tool("Search both tiers", is_read_only=True)
+async def search_unified(
+    memory: AsyncAgentMemory,
+    *,
+    query: Query = None,
+    tags: Tags = None,
+    status: StatusFilter = None,
+    limit: Annotated[int, "How many results."] = 10,
+    stm_weight: Annotated[float, "Weight of short-lived memories."] = 1.0,
+    ltm_weight: Annotated[float, "Weight of those kept for long."] = 0.7,
+    window_days: UsedWithin = None,
+    min_score: LeastScore = None,
+    page: PageNumber = None,
+    page_size: PageSize = None,
+    preview_length: PreviewLength = None,
+) -> UnifiedHits:
+    """Find memories by meaning, short-lived (stm) and kept for long (ltm), each with a weight."""
+    check_at_least(1, limit=limit)
     check_at_least(
         0,
-        stm_weight=given.stm_weight,
-        ltm_weight=given.ltm_weight,
-        window_days=given.window_days,
-        preview_length=given.preview_length,
+        stm_weight=stm_weight,
+        ltm_weight=ltm_weight,
+        window_days=window_days,
+        preview_length=preview_length,
     )
-    found = await _find(memory, given, None, raise_due=False)
-    weights = {SHORT_TERM: given.stm_weight}
-    fits = {fact.id: (fit or 1.0) * weights.get(fact.tier, given.ltm_weight) for fact, fit in found.facts}
-    used = sorted(await _filter_by_use(memory, found.facts, given), key=lambda each: -fits[each.fact.id])
-    page, place = cut_page(used[: given.limit], given.page, given.page_size)
+    found, notices = await _find(memory, query, tags, status, None, raise_due=False)
+    weights = {SHORT_TERM: stm_weight}
+    fits = {fact.id: (fit or 1.0) * weights.get(fact.tier, ltm_weight) for fact, fit in found}
+    used = sorted(await _filter_by_use(memory, found, window_days, min_score), key=lambda each: -fits[each.fact.id])
+    shown, place = cut_page(used[:limit], page, page_size)
     hits = [
         UnifiedHit(
             memory_id=each.fact.id,
-            content=shorten_text(each.fact.claim, given.preview_length),
+            content=shorten_text(each.fact.claim, preview_length),
             source="stm" if each.fact.tier == SHORT_TERM else "ltm",
             score=round(fits[each.fact.id], 4),
             tags=list(each.fact.tags),
@@ -203,43 +198,54 @@ async def search_unified(memory: AsyncAgentMemory, given: UnifiedSearch) -> Unif
             created_at=format_moment(each.fact.recorded_at),
             last_used=each.last_used,
         )
-        for each in page
+        for each in shown
     ]
-    return UnifiedHits(count=len(hits), results=hits, pagination=place, notices=list(found.notices))
+    return UnifiedHits(count=len(hits), results=hits, pagination=place, notices=notices)
 
 
 async def _find(
-    memory: AsyncAgentMemory, given: MemorySearch | UnifiedSearch, techniques: Sequence[str] | None, *, raise_due: bool
-) -> _Found:
-    """Facts of the tags and status asked for: those that fit a query, or the latest; `raise_due` those due first."""
-    if given.query is None:
-        statuses = KNOWN_STATUSES[:2] if given.status is None else (given.status,)
-        return _Found(facts=[(fact, 0.0) for fact in await list_memories(memory, statuses, given.tags)])
-    if given.status == "archived":
+    memory: AsyncAgentMemory,
+    query: str | None,
+    tags: Sequence[str] | None,
+    status: StatusName | None,
+    techniques: Sequence[str] | None,
+    *,
+    raise_due: bool,
+) -> tuple[list[tuple[Fact, float]], list[str]]:
+    """Facts of these tags and this status with how well they fit, best first; without a query, the latest. And notices.
+
+    With `raise_due`, facts due for review come first.
+    """
+    if query is None:
+        statuses = KNOWN_STATUSES[:2] if status is None else (status,)
+        return [(fact, 0.0) for fact in await list_memories(memory, statuses, tags)], []
+    if status == "archived":
         raise ToolFailure("A query finds no archived memories. Leave out query to list them.")
     bundle = await memory.remember(
-        given.query, top_k=MAX_RESULTS, include=("semantic",), techniques=techniques, reinforce=False
+        query, top_k=MAX_RESULTS, include=("semantic",), techniques=techniques, reinforce=False
     )
     fits = {item.record.id: item.score for item in bundle.items if isinstance(item.record, Fact)}
     ranked = [item.record for item in bundle.items if isinstance(item.record, Fact)]
     facts = [
         (fact, fits[fact.id])
         for fact in (bundle.facts if raise_due else ranked)
-        if fits.get(fact.id, 0.0) > 0 and has_tag(fact, given.tags) and given.status in (None, fact.status)
+        if fits.get(fact.id, 0.0) > 0 and has_tag(fact, tags) and status in (None, fact.status)
     ]
     unfit = [] if bundle.relevant or not facts else ["Nothing fits well; these are merely the nearest."]
-    return _Found(facts=facts, notices=[*bundle.notices, *unfit])
+    return facts, [*bundle.notices, *unfit]
 
 
 async def _filter_by_use(
-    memory: AsyncAgentMemory, facts: Sequence[tuple[Fact, float]], given: MemorySearch | UnifiedSearch
+    memory: AsyncAgentMemory,
+    facts: Sequence[tuple[Fact, float]],
+    window_days: float | None,
+    min_score: float | None,
 ) -> list[UsedFact]:
     """Those used in the window, and worth the least score."""
     return [
         each
         for each in await read_use(memory, [fact for fact, _ in facts])
-        if (given.window_days is None or each.is_within(given.window_days))
-        and (given.min_score is None or each.score >= given.min_score)
+        if (window_days is None or each.is_within(window_days)) and (min_score is None or each.score >= min_score)
     ]
 
 
@@ -250,9 +256,10 @@ async def extract_drafts(memory: AsyncAgentMemory, message: str) -> ExtractionDr
     return await asyncio.to_thread(extract, Window(conversation_id="message", channel=channel, turns=(turn,)))
 
 
-async def analyze_message(memory: AsyncAgentMemory, given: MessageText) -> MessageAnalysis:
-    """What the rules would learn from a message."""
-    drafts = await extract_drafts(memory, given.message)
+@tool("Analyze a message", is_read_only=True)
+async def analyze_message(memory: AsyncAgentMemory, message: MessageText) -> MessageAnalysis:
+    """What in a message is worth saving. Stores nothing."""
+    drafts = await extract_drafts(memory, message)
     sure = [CONFIDENCE_BY_CERTAINTY.get(fact.certainty, DEFAULT_CONFIDENCE) for fact in drafts.facts]
     tags = [tag.partition(":")[2] for fact in drafts.facts for tag in fact.tags]  # without the kind of rule
     return MessageAnalysis(
@@ -265,26 +272,28 @@ async def analyze_message(memory: AsyncAgentMemory, given: MessageText) -> Messa
     )
 
 
-async def analyze_for_recall(memory: AsyncAgentMemory, given: MessageText) -> RecallAnalysis:
-    """Whether a message asks something, or names what memory knows."""
-    drafts = await extract_drafts(memory, given.message)
+@tool("Analyze for recall", is_read_only=True)
+async def analyze_for_recall(memory: AsyncAgentMemory, message: MessageText) -> RecallAnalysis:
+    """Whether a message calls for a search. Changes nothing."""
+    drafts = await extract_drafts(memory, message)
     names = [entity.name for entity in drafts.entities]
     known = [name for name in names if await memory.semantic.entities(name, limit=1)]
-    asks = "?" in given.message
+    asks = "?" in message
     reasons = ["it asks a question"] * asks + [f"memory knows {', '.join(known)}"] * bool(known)
     return RecallAnalysis(
         should_search=bool(reasons),
-        suggested_query=given.message,
+        suggested_query=message,
         suggested_entities=names,
         reasoning="; ".join(reasons) or "It asks nothing, and names nothing that memory knows.",
     )
 
 
-async def auto_recall_process_message(memory: AsyncAgentMemory, given: MessageText) -> Reinforcement:
-    """Find the memories that share words with a message, and count a use of the best."""
-    drafts = await extract_drafts(memory, given.message)
+@tool("Reinforce by a message")
+async def auto_recall_process_message(memory: AsyncAgentMemory, message: MessageText) -> Reinforcement:
+    """Count a use of the memories that a message is about, so that they do not fade."""
+    drafts = await extract_drafts(memory, message)
     bundle = await memory.remember(
-        given.message, top_k=MAX_RESULTS, include=("semantic",), techniques=WORDS_ONLY, reinforce=False
+        message, top_k=MAX_RESULTS, include=("semantic",), techniques=WORDS_ONLY, reinforce=False
     )
     ids = [item.record.id for item in bundle.items if isinstance(item.record, Fact) and item.score > 0]
     best = ids[:MAX_REINFORCED]
@@ -299,49 +308,9 @@ async def auto_recall_process_message(memory: AsyncAgentMemory, given: MessageTe
 
 
 MNEMEX_SEARCH_TOOLS = (
-    ModelTool(
-        "search_memory",
-        "Search memories",
-        "Find memories by words, or by meaning with use_embeddings; without a query the latest. After you used some, "
-        "call observe_memory_usage.",
-        MemorySearch,
-        MemoryHits,
-        search_memory,
-        is_read_only=True,
-    ),
-    ModelTool(
-        "search_unified",
-        "Search both tiers",
-        "Find memories by meaning, short-lived (stm) and kept for long (ltm), each with a weight.",
-        UnifiedSearch,
-        UnifiedHits,
-        search_unified,
-        is_read_only=True,
-    ),
-    ModelTool(
-        "analyze_message",
-        "Analyze a message",
-        "What in a message is worth saving. Stores nothing.",
-        MessageText,
-        MessageAnalysis,
-        analyze_message,
-        is_read_only=True,
-    ),
-    ModelTool(
-        "analyze_for_recall",
-        "Analyze for recall",
-        "Whether a message calls for a search. Changes nothing.",
-        MessageText,
-        RecallAnalysis,
-        analyze_for_recall,
-        is_read_only=True,
-    ),
-    ModelTool(
-        "auto_recall_process_message",
-        "Reinforce by a message",
-        "Count a use of the memories that a message is about, so that they do not fade.",
-        MessageText,
-        Reinforcement,
-        auto_recall_process_message,
-    ),
+    search_memory,
+    search_unified,
+    analyze_message,
+    analyze_for_recall,
+    auto_recall_process_message,
 )
