@@ -389,27 +389,30 @@ class AsyncAgentMemory:
         self,
         query: str,
         *,
-        top_k: int = 10,
-        channels: Sequence[str] | None = None,
-        as_of: datetime | None = None,
-        known_at: datetime | None = None,
-        since: datetime | None = None,
-        until: datetime | None = None,
+        top_k: Annotated[int, "How many of each kind, and in all: 1 to 100."] = 10,
+        channels: Annotated[Sequence[str] | None, "Read exactly these channels."] = None,
+        as_of: Annotated[datetime | None, "What was true at this moment."] = None,
+        known_at: Annotated[datetime | None, "What memory held at this moment."] = None,
+        since: Annotated[datetime | None, "Only what began at this moment or later."] = None,
+        until: Annotated[datetime | None, "Only what began before this moment."] = None,
         time_window_hours: float | None = None,
         min_confidence: float | None = None,
-        include: Sequence[RecallGroup] | RecallGroup = ("episodic", "semantic", "procedural"),
+        include: Annotated[Sequence[RecallGroup] | RecallGroup, "The parts of memory to search."] = (
+            "episodic",
+            "semantic",
+            "procedural",
+        ),
         techniques: Sequence[str] | None = None,
-        exclude: Sequence[str] | str | None = None,
-        reinforce: bool = True,
+        exclude: Annotated[Sequence[str] | str | None, "Records to leave out; by default the turn that asks."] = None,
+        reinforce: Annotated[bool, "Whether what is found counts as used."] = True,
     ) -> MemoryBundle:
-        """What matters for a query, of all kinds, ranked and explained; printing the bundle gives a readable context.
+        """What matters for a query, of all kinds, ranked and explained.
 
-        `as_of` asks what was true at a moment of the world, `known_at` what was known at a moment of the record;
-        `since` and `until` bound where a record's world time begins. At most `top_k` (1 to 100) per kind and in
-        `items`. `exclude` are ids of records to leave out; by default it is the turn that asks, the newest of the
-        conversation with the same text. What is delivered is reinforced once, unless `reinforce=False`: then nothing
-        changes. An empty store gives an empty bundle. Of a query over 10,000 characters the beginning and the end are
-        searched by, and a notice says so. Raises InvalidRecord for an empty query.
+        `since` and `until` bound where a record's world time begins. The turn that asks, which `exclude` is by default,
+        is the newest of the conversation with the same text. What is delivered is reinforced once, unless
+        `reinforce=False`: then nothing changes. An empty store gives an empty bundle. Printing a bundle gives a
+        readable context. Of a query over 10,000 characters the beginning and the end are searched by, and a notice
+        says so. Raises InvalidRecord for an empty query.
         """
         span = (since, until, time_window_hours, min_confidence)
         request = RecallRequest(query, top_k, channels, as_of, known_at, *span, include, techniques, exclude)
@@ -432,15 +435,15 @@ class AsyncAgentMemory:
     async def context(
         self,
         query: str,
-        max_tokens: int = 4000,
+        max_tokens: Annotated[int, "The most it may take; 4 characters count as one."] = 4000,
         *,
         counter: TokenCounter | None = None,
         ids: bool = False,
-        as_of: datetime | None = None,
-        known_at: datetime | None = None,
+        as_of: Annotated[datetime | None, "What was true at this moment."] = None,
+        known_at: Annotated[datetime | None, "What memory held at this moment."] = None,
         reinforce: bool = True,
     ) -> Context:
-        """As much of what matters for a query as fits into `max_tokens`, ready for a prompt, between markers.
+        """What matters for a query within `max_tokens`, between markers; for a model it is data, not instructions.
 
         Of all tiers: how to answer, what is believed, open goals, the last turns of the conversation, and what is
         found. Tokens are characters / 4, rounded up, unless `counter` (text to number of tokens) is given. `ids` shows

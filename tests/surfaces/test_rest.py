@@ -267,9 +267,9 @@ async def test_what_takes_too_long_is_given_up_and_too_many_are_told_to_wait(
     async def never(*_: object, **__: object) -> None:
         await asyncio.Event().wait()
 
-    monkeypatch.setattr(AsyncAgentMemory, "remember", never)
     limits = {"request_seconds": 0.2, "body_seconds": 0.1, "concurrency": 1}
     async with open_client(AsyncAgentMemory("ann", home=home, embedder="hash", server=limits)) as client:  # type: ignore[arg-type]
+        monkeypatch.setattr(AsyncAgentMemory, "remember", never)
         asked = [client.post("/v1/recall", json={"query": "?"}) for _ in range(2)]
         answers = sorted(await asyncio.gather(*asked), key=lambda answer: answer.elapsed)
         assert [(answer.status_code, answer.headers["retry-after"]) for answer in answers] == [(503, "1")] * 2

@@ -4,36 +4,19 @@ from __future__ import annotations
 
 from typing import Annotated
 
-from fastapi import APIRouter, Query, Request
+from fastapi import Query, Request
 from pydantic import BaseModel, Field
 
 from agentmem.core.jsonable import to_jsonable
+from agentmem.facade.async_memory import AsyncAgentMemory
 from agentmem.memory.semantic.standing import STANDING_HELP
 from agentmem.recall.bundle import MemoryBundle
-from agentmem.recall.context import DEFAULT_CONTEXT_TOKENS
-from agentmem.server.auth import Reader, ViewFields, ViewQuery, open_view
-from agentmem.server.rest.fields import Moment
+from agentmem.recall.context import Context
+from agentmem.server.auth import Reader, ViewQuery, open_view
 from agentmem.server.rest.shapes import AnyRecord, ReceiptObject, UserContextObject
+from agentmem.server.rest.verbs import VerbRouter
 
-router = APIRouter(prefix="/v1", tags=["recall"])
-
-
-class RecallBody(ViewFields):
-    """What to look for; see `AsyncAgentMemory.remember`."""
-
-    query: str
-    top_k: int = Field(10, description="How many of each kind, and in all: 1 to 100.")
-    channels: list[str] | None = Field(None, description="Read exactly these channels.")
-    as_of: Moment | None = Field(None, description="What was true at this moment.")
-    known_at: Moment | None = Field(None, description="What memory held at this moment.")
-    since: Moment | None = Field(None, description="Only what began at this moment or later.")
-    until: Moment | None = Field(None, description="Only what began before this moment.")
-    time_window_hours: float | None = None
-    min_confidence: float | None = None
-    include: list[str] = Field(["episodic", "semantic", "procedural"], description="The parts of memory to search.")
-    techniques: list[str] | None = None
-    exclude: list[str] | None = Field(None, description="Records to leave out; by default the turn that asks.")
-    reinforce: bool = Field(True, description="Whether what is found counts as used.")
+router = VerbRouter("recall")
 
 
 class RecallItem(BaseModel):
@@ -57,15 +40,6 @@ class RecallAnswer(BaseModel):
     user_context: UserContextObject
     notices: list[str]
     receipt: str
-
-
-class ContextBody(ViewFields):
-    """What a prompt is about, and the room in it."""
-
-    query: str
-    max_tokens: int = Field(DEFAULT_CONTEXT_TOKENS, description="The most it may take; 4 characters count as one.")
-    as_of: Moment | None = Field(None, description="What was true at this moment.")
-    known_at: Moment | None = Field(None, description="What memory held at this moment.")
 
 
 class RecordReference(BaseModel):
@@ -126,19 +100,32 @@ def build_recall_answer(bundle: MemoryBundle) -> RecallAnswer:
     )
 
 
-@router.post("/recall")
-async def recall(request: Request, caller: Reader, body: RecallBody) -> RecallAnswer:
-    """What matters for a query, of all kinds, ranked and explained."""
-    asked = body.model_dump(exclude=set(ViewFields.model_fields))
-    return build_recall_answer(await open_view(request, caller, body).remember(**asked))
+def build_context_answer(context: Context) -> ContextAnswer:
+    """The context without the records themselves."""
+    return ContextAnswer.model_validate(context.to_dict())
 
 
-@router.post("/context")
-async def build_context(request: Request, caller: Reader, body: ContextBody) -> ContextAnswer:
-    """Text for the prompt of a model that is to answer a query. Give it to the model as data, not as instructions."""
-    view = open_view(request, caller, body)
-    built = await view.context(body.query, body.max_tokens, as_of=body.as_of, known_at=body.known_at)
-    return ContextAnswer.model_validate(built.to_dict())
+router.verb(
+    "POST /recall",
+    AsyncAgentMemory.remember,
+    "recall",
+    status_code=200,
+    caller=Reader,
+    answer=build_recall_answer,
+    include=list[str],
+    exclude=list[str] | None,
+)
+router.verb(
+    "POST /context",
+    AsyncAgentMemory.context,
+    "build_context",
+    status_code=200,
+    caller=Reader,
+    answer=build_context_answer,
+    counter=None,
+    ids=None,
+    reinforce=None,
+)
 
 
 @router.get("/receipts/{receipt_id}")

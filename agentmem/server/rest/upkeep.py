@@ -5,18 +5,20 @@ from __future__ import annotations
 from functools import partial
 from typing import Annotated
 
-from fastapi import APIRouter, Query, Request, Response
+from fastapi import Query, Request, Response
 from pydantic import BaseModel, Field
 
 from agentmem.admin.doctor import read_stats
 from agentmem.core.jsonable import to_jsonable
+from agentmem.facade.async_memory import AsyncAgentMemory
 from agentmem.jobs.job import JobReport
-from agentmem.server.auth import Admin, Reader, ViewFields, ViewQuery, Writer, open_view, require_whole_user
-from agentmem.server.rest.fields import IdempotencyKey, Moment
+from agentmem.server.auth import Admin, Reader, ViewFields, ViewQuery, open_view, require_whole_user
+from agentmem.server.rest.fields import Moment
 from agentmem.server.rest.shapes import AuditObject, StatsObject, describe_result
 from agentmem.server.rest.streaming import answer_long_work
+from agentmem.server.rest.verbs import VerbRouter
 
-router = APIRouter(prefix="/v1", tags=["upkeep"])
+router = VerbRouter("upkeep")
 
 
 class JobRun(ViewFields):
@@ -28,13 +30,6 @@ class JobRun(ViewFields):
     reread: bool = Field(False, description="Read again what only rules read.")
     since: Moment | None = Field(None, description="With `reread`: only what was read at this moment or later.")
     by: str = Field("", description="With `reread`: what this model read.")
-
-
-class Usage(ViewFields):
-    """Records that an answer used."""
-
-    ids: list[str]
-    context_tags: list[str] = Field(default_factory=list)
 
 
 class UsageAnswer(BaseModel):
@@ -66,14 +61,12 @@ async def run_jobs(request: Request, caller: Admin, body: JobRun) -> Response:
     return await answer_long_work(request, lambda progress: run(progress=progress))
 
 
-@router.post("/usage")
-async def observe_usage(
-    request: Request, caller: Writer, body: Usage, idempotency_key: IdempotencyKey = None
-) -> UsageAnswer:
-    """Note that records were used in an answer."""
-    memory = open_view(request, caller, body)
-    found = await memory.observe_usage(body.ids, body.context_tags, idempotency_key=idempotency_key)
+def build_usage_answer(found: int) -> UsageAnswer:
+    """How many were found, as an object."""
     return UsageAnswer(found=found)
+
+
+router.verb("POST /usage", AsyncAgentMemory.observe_usage, status_code=200, answer=build_usage_answer)
 
 
 @router.get("/audit")

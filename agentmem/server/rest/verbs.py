@@ -36,6 +36,8 @@ class VerbRouter(APIRouter):
         operation: str = "",
         /,
         *,
+        caller: Any = None,
+        answer: Callable[[Any], Any] | None = None,
         status_code: int | None = None,
         drop_null: bool = False,
         **wire: Any,
@@ -44,16 +46,16 @@ class VerbRouter(APIRouter):
 
         The first parameters of the verb come from the path, the others from the query, or from the body of POST, PATCH
         and PUT. `wire` gives a parameter another type over HTTP, or a type and a default; None leaves it out. With
-        `drop_null`, null in the body means the same as leaving out.
+        `drop_null`, null in the body means the same as leaving out. `answer` builds what is sent from what the verb
+        returns. `caller` is who may ask: by default a `Reader` for GET, else a `Writer`.
         """
         method, path = route.split()
         operation = operation or verb.__name__
+        part = "" if vars(AsyncAgentMemory).get(verb.__name__) is verb else self._part
         in_path = re.findall(r"{(\w+)}", path)
         plain = inspect.unwrap(verb)
-        returned = typing.get_type_hints(plain)["return"]
-        fields = _read_fields(plain, wire)
-        for name in list(fields)[: len(in_path)]:
-            del fields[name]
+        returned = typing.get_type_hints(answer or plain)["return"]
+        fields = dict(list(_read_fields(plain, wire).items())[len(in_path) :])
         names = set(fields) - {_HEADER_FIELD}
         defaults = {name: chosen[1] for name, chosen in wire.items() if isinstance(chosen, tuple)}
         body = _build_body(operation, fields) if method in ("POST", "PATCH", "PUT") else None
@@ -62,18 +64,20 @@ class VerbRouter(APIRouter):
             path_values = [given.pop(name) for name in in_path]
             if body is not None:
                 given |= defaults | view.model_dump(include=names, exclude_unset=True, exclude_none=drop_null)
-            return await verb(self._find_owner(verb, open_view(request, caller, view)), *path_values, **given)
+            memory = open_view(request, caller, view)
+            owner = getattr(memory, part) if part else memory
+            found = await getattr(owner, verb.__name__)(*path_values, **given)
+            return found if answer is None else answer(found)
 
-        parameters = {
+        arguments = {
             "request": _Parameter(Request),
-            "caller": _Parameter(Reader if method == "GET" else Writer),
+            "caller": _Parameter(caller or (Reader if method == "GET" else Writer)),
             "view": _Parameter(body or ViewQuery),
             **dict.fromkeys(in_path, _Parameter(str)),
             **{name: field for name, field in fields.items() if body is None or name == _HEADER_FIELD},
         }
-        call.__signature__ = inspect.Signature(  # type: ignore[attr-defined]
-            [field.build_argument(name) for name, field in parameters.items()]
-        )
+        parameters = [field.build_argument(name) for name, field in arguments.items()]
+        call.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
         self.add_api_route(
             path,
             call,
@@ -83,10 +87,6 @@ class VerbRouter(APIRouter):
             response_model=None if returned is type(None) else returned,
             status_code=status_code or _choose_status(method, path, returned),
         )
-
-    def _find_owner(self, verb: Callable[..., Any], memory: AsyncAgentMemory) -> Any:
-        is_own = vars(AsyncAgentMemory).get(verb.__name__) is verb
-        return memory if is_own else getattr(memory, self._part)
 
 
 @dataclass(frozen=True, slots=True)
