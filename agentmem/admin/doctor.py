@@ -24,6 +24,7 @@ from agentmem.models.protocols import parse_dimensions
 from agentmem.models.registry import open_embedder
 from agentmem.settings.settings import Settings
 from agentmem.stores.admin import Finding
+from agentmem.stores.sql.diagnostics import ReaderLimits
 from agentmem.stores.values import Where
 
 COPY_PREFIX = "verify-"  # how the folders of copies begin
@@ -31,20 +32,7 @@ STALE_COPY_SECONDS = 3600.0  # seconds without a change after which a copy belon
 
 MIN_FREE_BYTES = 100 * 1024 * 1024
 EMBEDDER_TIMEOUT_SECONDS = 30.0
-MAX_SHOWN_TURNS = 5
-
-# The turns of an embedded store that are longer than what their reader, which their gloss names, reads of one.
-_UNREAD_ENDS = """
-SELECT t.user_id, t.id, g.extractor = ?1 FROM (
-    SELECT r.user_id, r.id, json_extract(v.payload, '$.extractor') AS extractor
-    FROM memory_records r JOIN memory_versions v ON v.user_id = r.user_id AND v.slot = r.slot AND v.seq = r.seq
-    WHERE r.kind = 'Gloss' AND r.superseded_at IS NULL
-) g
-JOIN memory_records t ON t.user_id = g.user_id AND t.kind = 'Turn' AND t.id = g.id AND t.superseded_at IS NULL
-JOIN memory_versions w ON w.user_id = t.user_id AND w.slot = t.slot AND w.seq = t.seq
-WHERE length(json_extract(w.payload, '$.content')) > CASE WHEN g.extractor = ?1 THEN ?2 ELSE ?3 END
-ORDER BY t.user_id, t.seq, t.id
-"""
+READERS = ReaderLimits(EXTRACTOR, MAX_READ_CHARS, MAX_TURN_CHARS)
 
 
 async def diagnose(settings: Settings) -> list[Finding]:
@@ -80,27 +68,8 @@ def _check_embedded_store(settings: Settings) -> tuple[list[Finding], dict[str, 
     findings = _check_files(settings)
     if any(finding.level == "error" for finding in findings):
         return findings, {}
-    found = diagnose(path, settings.session_file, (settings.clock or SystemClock()).now())
-    is_sound = not any(finding.level == "error" for finding in found.findings)
-    return findings + found.findings + (_check_unread_ends(path) if is_sound else []), found.meta
-
-
-def _check_unread_ends(path: Path) -> list[Finding]:
-    """One finding where facts were read from only the beginning of some turns."""
-    from agentmem.stores.sqlite.diagnostics import open_read_only
-
-    try:
-        with open_read_only(path) as db:
-            rows = db.execute(_UNREAD_ENDS, (EXTRACTOR, MAX_READ_CHARS, MAX_TURN_CHARS)).fetchall()
-    except StoreError as error:
-        return [Finding("error", "reading", str(error), "run it again when the store answers")]
-    if not rows:
-        return []
-    named = ", ".join(f"{turn} of {user}" for user, turn, _ in rows[:MAX_SHOWN_TURNS])
-    detail = f"turns read only in part: {len(rows):,} ({named}{' …' * (len(rows) > MAX_SHOWN_TURNS)})"
-    by_model = f"set a model, which reads {MAX_TURN_CHARS:,} characters, and run: agentmem consolidate --reread"
-    fix = by_model if any(is_by_rules for _, _, is_by_rules in rows) else "store the rest as turns of its own"
-    return [Finding("warning", "reading", detail, fix)]
+    found = diagnose(path, settings.session_file, (settings.clock or SystemClock()).now(), READERS)
+    return findings + found.findings, found.meta
 
 
 def _check_files(settings: Settings) -> list[Finding]:
@@ -145,7 +114,7 @@ async def _check_servers(settings: Settings, log_url: str, graph_url: str) -> tu
     from agentmem.stores.neo4j import diagnostics as graph  # lazy: extras
     from agentmem.stores.postgres import diagnostics as log
 
-    seen = await log.diagnose(log_url, (settings.clock or SystemClock()).now())
+    seen = await log.diagnose(log_url, (settings.clock or SystemClock()).now(), READERS)
     if (store_id := seen.meta.get("store_id")) is None:
         return seen.findings, seen.meta
     embedder = seen.meta.get("embedder") if settings.graph_vectors else None

@@ -98,12 +98,12 @@ class PostgresVectorBackend:
     async def erase(self, user_id: str, slots: Collection[int] | None) -> None:
         from agentmem.stores.postgres.vectors import erase
 
-        await self.database.write(user_id, lambda db: erase(db, user_id, slots))
+        await self.database.commit(user_id, lambda db: erase(db, user_id, slots))
 
     async def list_embedders(self) -> list[str]:
         from agentmem.stores.postgres.vectors import list_embedders
 
-        return await self.database.read(SYSTEM_USER, list_embedders)
+        return await self.database.query(SYSTEM_USER, list_embedders)
 
     async def drop(self, identity: str) -> int:
         from agentmem.stores.postgres.vectors import drop
@@ -112,7 +112,7 @@ class PostgresVectorBackend:
 
     async def delete_watermarks(self, user_id: str) -> None:
         statement = "DELETE FROM projection_watermarks WHERE user_id = %(user_id)s"
-        await self.database.write(user_id, lambda db: db.execute(statement, {"user_id": user_id}))
+        await self.database.commit(user_id, lambda db: db.execute(statement, {"user_id": user_id}))
 
     async def count_rows(self, user_id: str) -> dict[str, int]:
         from agentmem.stores.postgres.database import fetch_rows
@@ -123,7 +123,7 @@ class PostgresVectorBackend:
                 name: (await fetch_rows(db, f"SELECT count(*) FROM {name}"))[0][0] for name in await vector_tables(db)
             }
 
-        return await self.database.read(user_id, read)
+        return await self.database.query(user_id, read)
 
 
 @asynccontextmanager

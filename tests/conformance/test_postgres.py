@@ -83,7 +83,7 @@ async def test_two_migrations_at_once_make_one_schema(postgres_database: str) ->
     assert sorted(await asyncio.gather(*(migrate(postgres_database, START) for _ in range(3)))) == [0, 0, STEPS]
     log = await open_log(postgres_database, SettableClock())
     assert (await log.meta())["schema_version"] == str(STEPS)
-    await log.database.write("_system", lambda db: db.execute("UPDATE schema_version SET version = version + 99"))
+    await log.database.commit("_system", lambda db: db.execute("UPDATE schema_version SET version = version + 99"))
     await log.close()
     for opening in (open_log(postgres_database, SettableClock()), migrate(postgres_database, START)):
         with pytest.raises(SchemaMismatch, match="newer version"):
@@ -132,12 +132,12 @@ async def test_the_documents_tables_show_what_is_stored(store: PostgresLog, scop
     async def read(db: PostgresConnection) -> list[list[Any]]:
         return [await fetch_rows(db, text) for text in (logs, line, people)]
 
-    (shown,), timeline, profiles = await store.database.read(scope, read)
+    (shown,), timeline, profiles = await store.database.query(scope, read)
     assert (shown[0], shown[1], shown[2], shown[3]) == ("a", "talk", 0, START)
     assert (shown[4].startswith("NUL \ufffd"), shown[5]) == (True, {"n": 1})
     assert (timeline, profiles) == ([("a", 0.5, False), ("f", 0.9, False)], [("alice", {"tea": True})])
     assert await store.read_records("Turn", ["a"], scope) == [(await store.changes(scope, 0, 1))[0].upserts[0].record]
-    assert await store.database.read("mallory", read) == [[], [], []]
+    assert await store.database.query("mallory", read) == [[], [], []]
 
 
 async def test_long_and_odd_values_are_kept(store: PostgresLog, scope: Scope) -> None:
@@ -410,7 +410,7 @@ async def test_no_hot_statement_walks_a_table_of_all_users(
         assert await fetch_rows(db, "SHOW plan_cache_mode") == [("force_generic_plan",)]
         return {name + ", kept": await kept_plan(db, text, values) for name, text, values in statements()}
 
-    found = await store.database.read("user 3", plans) | await store.database.write("user 3", plans_for_any_value)
+    found = await store.database.query("user 3", plans) | await store.database.commit("user 3", plans_for_any_value)
     walked = {
         name: [line for line in lines if re.search(r"Seq Scan on (memory_(?!audit)|word_|usage_)\w*", line)]
         for name, lines in found.items()
@@ -442,6 +442,6 @@ async def test_a_started_conversation_is_one_uuid(store: PostgresLog, scope: Sco
     await store.append(build_turn_changes(scope, "b", conversation="talk"))
     await write_records(store, scope, Conversation(id="talk"))
     text = "SELECT turn_id, conversation_id::text, conversation FROM conversation_logs ORDER BY 1"
-    first, second = await store.database.read(scope, lambda db: fetch_rows(db, text))
+    first, second = await store.database.query(scope, lambda db: fetch_rows(db, text))
     assert first == ("a", known, known)
     assert (second[1] != "talk", second[2]) == (True, "talk")

@@ -65,7 +65,7 @@ class Store:
         return (await self.log.head(scope)).seq - await self.index.watermark(scope.user_id)
 
     async def rows(self, scope: Scope = ALICE, statement: str = PASSAGES) -> list[Any]:
-        return await self.log.database.read(scope, lambda db: fetch_rows(db, statement))
+        return await self.log.database.query(scope, lambda db: fetch_rows(db, statement))
 
     async def found(self, scope: Scope = ALICE) -> list[int]:
         """The slots of all that a search finds."""
@@ -275,7 +275,7 @@ async def test_an_append_does_not_wait_for_who_writes_vectors(store: Store) -> N
         inside.set()
         await go_on.wait()
 
-    holding = asyncio.create_task(store.log.database.write_relaxed("alice", hold))
+    holding = asyncio.create_task(store.log.database.commit("alice", hold, durable=False))
     await inside.wait()
     entries = await asyncio.wait_for(store.log.append(build_turn_changes(ALICE, "a")), 60)
     assert await store.lacks() == 1

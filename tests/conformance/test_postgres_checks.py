@@ -13,17 +13,19 @@ import pytest
 
 from agentmem.core.changes import AuditEntry
 from agentmem.core.clock import SystemClock, to_micros
+from agentmem.core.records import Gloss, build_record
 from agentmem.core.scope import Scope
 from agentmem.errors import ConfigError, ScopeError, StoreUnavailable
 from agentmem.stores.admin import Finding
 from agentmem.stores.postgres import PostgresLog, database, diagnostics, migrate, open_log
 from agentmem.stores.postgres.diagnostics import diagnose, heads, heads_after
 from agentmem.stores.postgres.vectors import open_vectors
+from agentmem.stores.sql.diagnostics import ReaderLimits
 from agentmem.stores.values import DeadLetter
 from agentmem.stores.vectors.search import projection_name
 from agentmem.text.templates import load_templates
 from tests.conformance.conftest import database_url
-from tests.conformance.writing import build_fact, build_turn_changes, write_records
+from tests.conformance.writing import build_fact, build_turn, build_turn_changes, write_records
 from tests.servers.local import LocalServer, free_port
 from tests.servers.postgres import Postgres
 
@@ -138,14 +140,14 @@ async def test_a_healthy_store_has_no_warning(place: Place) -> None:
 async def test_a_check_that_cannot_be_made_is_named_as_when_it_is_made(
     place: Place, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    fetch = diagnostics.PostgresDiagnostics._fetch_rows
+    fetch = diagnostics.PostgresDiagnostics._rows
 
     async def refuse(self: Any, name: str, *arguments: Any, **values: Any) -> list[Any]:
         if name in ("server", "migrations"):
             return await fetch(self, name, *arguments, **values)
         raise StoreUnavailable("the server went away")
 
-    monkeypatch.setattr(diagnostics.PostgresDiagnostics, "_fetch_rows", refuse)
+    monkeypatch.setattr(diagnostics.PostgresDiagnostics, "_rows", refuse)
     failed = await place.wrong()
     assert set(failed) <= set(EVERYTHING)
     assert {"connections", "pgvector"} <= set(failed)
@@ -401,6 +403,16 @@ async def test_a_parked_change_is_shown_with_its_reason(place: Place) -> None:
         "the text is too long",
         "agentmem admin rebuild --what vectors --all-users",
     )
+
+
+async def test_turns_that_were_read_only_in_part_are_named(place: Place) -> None:
+    for name, extractor, size in (("by rules", "rules", 30), ("by a model", "llm", 30), ("short", "rules", 5)):
+        turn = build_turn(name, "x" * size)
+        await write_records(place.log, BOB, turn, build_record(Gloss, id=turn.id, extractor=extractor))
+    readers = ReaderLimits("rules", 20, 40)
+    found = (await diagnose(place.worker, datetime.now(UTC), readers)).findings
+    (finding,) = [finding for finding in found if finding.check == "reading"]
+    assert finding.detail == "turns read only in part: 1 (by rules of bob)"
 
 
 async def test_a_long_lease_and_a_record_of_the_future(place: Place) -> None:

@@ -69,7 +69,7 @@ async def test_a_server_that_stands_still_is_given_up(alone: PostgresLog, own_po
     try:
         began = time.monotonic()
         with pytest.raises(StoreUnavailable, match="did not answer"):
-            await alone.database.read(SCOPE, _ask, timeout_seconds=1)
+            await alone.database.query(SCOPE, _ask, timeout_seconds=1)
         waited = time.monotonic() - began
     finally:
         own_postgres.resume()
@@ -90,10 +90,10 @@ async def test_a_wrong_password_is_said_and_not_shown(postgres_url: str) -> None
 async def test_a_statement_that_takes_too_long_is_ended(postgres_url: str) -> None:
     database = postgres_database.PostgresDatabase(postgres_url)
     with pytest.raises(StoreUnavailable, match="in time"):
-        await database.read(
+        await database.query(
             SCOPE, lambda db: postgres_database.fetch_rows(db, "SELECT pg_sleep(60)"), timeout_seconds=0.2
         )
-    assert await database.read(SCOPE, _ask) == [(1,)]
+    assert await database.query(SCOPE, _ask) == [(1,)]
     await database.close()
 
 
@@ -103,12 +103,12 @@ async def test_only_a_note_does_not_wait_for_the_disk_and_what_reads_cannot_writ
     async def kind(db: postgres_database.Connection) -> list[object]:
         return await postgres_database.fetch_rows(db, KIND)
 
-    assert await database.write(SCOPE, kind) == [("on", "read committed", "off")]
-    assert await database.write_relaxed(SCOPE, kind) == [("off", "read committed", "off")]
-    assert await database.write(SCOPE, kind) == [("on", "read committed", "off")]
-    assert await database.read(SCOPE, kind) == [("on", "repeatable read", "on")]
+    assert await database.commit(SCOPE, kind) == [("on", "read committed", "off")]
+    assert await database.commit(SCOPE, kind, durable=False) == [("off", "read committed", "off")]
+    assert await database.commit(SCOPE, kind) == [("on", "read committed", "off")]
+    assert await database.query(SCOPE, kind) == [("on", "repeatable read", "on")]
     with pytest.raises(StoreError, match="read-only transaction"):
-        await database.read(SCOPE, lambda db: postgres_database.fetch_rows(db, "CREATE TABLE never (a int)"))
+        await database.query(SCOPE, lambda db: postgres_database.fetch_rows(db, "CREATE TABLE never (a int)"))
     await database.close()
 
 
@@ -119,7 +119,7 @@ async def test_all_statements_of_a_read_are_one_transaction_for_one_user(postgre
         text = "SELECT now(), current_setting('agentmem.user_id', true) FROM pg_sleep(0.01)"
         return [*await postgres_database.fetch_rows(db, text), *await postgres_database.fetch_rows(db, text)]
 
-    first, second = await database.read(SCOPE, twice)
+    first, second = await database.query(SCOPE, twice)
     assert first == second
     assert first[1] == "alice"
     async with database._acquire_connection() as left:
@@ -135,12 +135,12 @@ async def test_callers_who_give_up_cost_no_connection(postgres_url: str, monkeyp
     async def hurried() -> None:
         with suppress(TimeoutError):
             async with asyncio.timeout(chance.random() / 50):
-                await database.read(SCOPE, _ask)
+                await database.query(SCOPE, _ask)
 
     for _ in range(120):
         await asyncio.gather(*(hurried() for _ in range(30)))
     together = asyncio.Barrier(4)  # all four connections are there still: each read waits for the other three
-    await asyncio.gather(*(database.read(SCOPE, lambda _: together.wait()) for _ in range(4)))
+    await asyncio.gather(*(database.query(SCOPE, lambda _: together.wait()) for _ in range(4)))
     await database.close()
 
 
@@ -153,12 +153,12 @@ async def test_without_a_free_connection_the_reason_is_said(postgres_url: str, m
         held.set()
         return await done.wait()
 
-    holding = asyncio.create_task(database.read(SCOPE, hold))
+    holding = asyncio.create_task(database.query(SCOPE, hold))
     await held.wait()
     monkeypatch.setattr(postgres_database, "CONNECT_SECONDS", 0.3)
     monkeypatch.setattr(await database._ensure_pool(), "timeout", 0.3)
     with pytest.raises(StoreUnavailable, match=r"no connection free within 0\.3 s: 1 open of 1"):
-        await database.read(SCOPE, _ask)
+        await database.query(SCOPE, _ask)
     done.set()
     assert await holding
     await database.close()

@@ -84,7 +84,7 @@ async def test_a_turn_and_what_a_job_settles_wait_for_each_other(log: PostgresLo
         inside.set()
         await go_on.wait()
 
-    writing = asyncio.create_task(log.database.write(SCOPE, write_slowly))
+    writing = asyncio.create_task(log.database.commit(SCOPE, write_slowly))
     await inside.wait()
     jobs = SqlJobQueue(log.database)
     settling = asyncio.create_task(jobs.set_due_dates(SCOPE, [DueDate(*TALK.key, None)]))

@@ -165,14 +165,14 @@ async def test_a_transaction_reaches_nobody_else(
             await db.rows("admin.last_images", user_id=alice, after=0),
         ]
 
-    assert await server.database.read(stranger, read) == [JournalCounters(0, 0, 0, 0), [], [], []]
+    assert await server.database.query(stranger, read) == [JournalCounters(0, 0, 0, 0), [], [], []]
     for write in (
         lambda db: restore.import_usage(db, alice, [USAGE]),
         lambda db: restore.set_counters(db, alice, saved[0]),
         lambda db: db.run("meta.set_watermark", projection="graph", user_id=alice, seq=1),
     ):
         with pytest.raises(StoreError, match="row-level security"):
-            await server.database.write(stranger, write)
+            await server.database.commit(stranger, write)
     assert await histories.read_snapshot(server, face, scope) == saved
 
 
@@ -183,7 +183,7 @@ async def test_marks_of_many_are_noted_side_by_side(server: PostgresLog) -> None
     some = [dict.fromkeys(order, 1) for order in (names, names[::-1], names[7:], names[5::2])]
     await asyncio.gather(*(server.write_watermark_hints("graph", marks) for marks in some))
     assert await server.lagging_users("graph", OPERATOR) == []
-    assert await server.database.read(SYSTEM_USER, meta.meta) == await server.meta()
+    assert await server.database.query(SYSTEM_USER, meta.meta) == await server.meta()
 
 
 # -- what is special to a server
@@ -254,9 +254,9 @@ async def test_upkeep_of_a_user_walks_no_table_of_all(server: PostgresLog, owner
         text = load_templates("agentmem.stores.postgres", f"{file}.sql")[name]
         return [f"{name}: {line}" for (line,) in await fetch_rows(db, f"EXPLAIN {text}", {**ASKED, "after": after})]
 
-    lines = await server.database.read(OPERATOR, lambda db: plan(db, "admin", "heads_of", ""))
+    lines = await server.database.query(OPERATOR, lambda db: plan(db, "admin", "heads_of", ""))
     for file, name in PLANNED:
-        lines += await server.database.write("user 3", partial(plan, file=file, name=name, after=0))
+        lines += await server.database.commit("user 3", partial(plan, file=file, name=name, after=0))
     assert len({line.partition(":")[0] for line in lines}) == 8
     assert [line for line in lines if "Seq Scan" in line] == []
 

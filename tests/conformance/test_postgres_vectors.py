@@ -102,7 +102,7 @@ async def test_statements_go_through_the_users_index(
         statements = {name: index._sql[name].partition("CURSOR FOR")[2] or index._sql[name] for name in HOT}
         return {name: await explain_query(db, text, values) for name, text in statements.items()}
 
-    for name, nodes in (await place.database.write("ann", read)).items():
+    for name, nodes in (await place.database.commit("ann", read)).items():
         used = [node["Index Name"] for node in nodes if "Index Name" in node]
         assert used, name
         assert "shared" not in used, name
@@ -234,7 +234,7 @@ async def test_an_erasure_waits_for_a_writer_and_a_writer_for_an_erasure(
         inside.set()
         await go_on.wait()
 
-    erasing = asyncio.create_task(place.database.write("ann", erase_slowly))
+    erasing = asyncio.create_task(place.database.commit("ann", erase_slowly))
     await inside.wait()
     adding = asyncio.create_task(apply_batch(index, ANN, [*build_record_rows(0), *build_record_rows(1)]))
     opening = asyncio.create_task(place.open("hash:late:24"))
@@ -257,7 +257,7 @@ async def test_a_writer_waits_for_the_one_before(place: PostgresVectorBackend, i
         inside.set()
         await go_on.wait()
 
-    writing = asyncio.create_task(place.database.write("ann", write_slowly))
+    writing = asyncio.create_task(place.database.commit("ann", write_slowly))
     await inside.wait()
     adding = asyncio.create_task(apply_batch(index, ANN, build_record_rows(1)))
     done, _ = await asyncio.wait([adding], timeout=0.2)
@@ -377,7 +377,7 @@ async def test_a_bare_session_sees_one_users_passages_or_none(
                 'INSERT INTO passages_24 (user_id, embedder, slot, part, start, "end", kind, channel, grain, vector) '
                 "SELECT 'ann', embedder, 9, part, start, \"end\", kind, channel, grain, vector FROM passages_24"
             )
-    assert await place.database.read(Operator(), lambda db: fetched(db, count)) == [(4,)]
+    assert await place.database.query(Operator(), lambda db: fetched(db, count)) == [(4,)]
     assert (await search(index)).ordinals.tolist() == [0]
 
 
@@ -412,7 +412,7 @@ async def test_people_can_query_vectors_with_what_they_belong_to(
     def halves(text: str) -> list[float]:
         return np.array(text.strip("[]").split(","), dtype=np.float16).tolist()
 
-    assert await place.database.read("ann", read) == [
+    assert await place.database.query("ann", read) == [
         ("t0", "ann", "s1", "hello", "turn", 0.5, 0, IDENTITY),
         ("t0", "hello"),
         IDENTITY,

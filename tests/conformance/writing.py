@@ -120,4 +120,4 @@ async def query_view(log: LogStore, scope: Scope, columns: str, view: str) -> li
         cursor = await db.execute(asked + "%s", (scope.user_id,))
         return list(await cursor.fetchall())
 
-    return await log.database.read(scope, read)
+    return await log.database.query(scope, read)

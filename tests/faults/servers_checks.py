@@ -108,7 +108,7 @@ async def read_vector_rows(resources: Engine, scope: Scope) -> list[Any]:
     async def read(db: Any) -> list[Any]:
         return await log_rows(db, PASSAGES, {"user_id": scope.user_id})
 
-    found: list[Any] = await database.database.read(scope, read)
+    found: list[Any] = await database.database.query(scope, read)
     return found
 
 

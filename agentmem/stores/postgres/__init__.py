@@ -36,7 +36,7 @@ async def open_log(
     """
     database, steps = PostgresDatabase(url), load_migrations("postgres", schema)
     try:
-        await database.read(SYSTEM_USER, lambda db: check_schema(db, database.address, steps))
+        await database.query(SYSTEM_USER, lambda db: check_schema(db, database.address, steps))
     except BaseException:
         await database.close()
         raise

@@ -53,7 +53,7 @@ _MISSING_OBJECT_CODES = ("3F000", "42703", "42704", "42883", "42P01")
 
 
 class PostgresDatabase:
-    """One database of a server. `read` and `write` run a function inside a transaction, which may run it again.
+    """One database of a server. `query` and `commit` run a function inside a transaction, which may run it again.
 
     Opened without a word to the server. Raises ConfigError for a URL that cannot work and when the driver is not
     installed. Used after a fork, it connects anew.
@@ -75,48 +75,20 @@ class PostgresDatabase:
     def __repr__(self) -> str:
         return f"PostgresDatabase({self.address!r})"
 
-    async def read(
-        self,
-        principal: Principal,
-        work: Callable[[PostgresConnection], Awaitable[T]],
-        *,
-        timeout_seconds: float = TRANSACTION_SECONDS,
-    ) -> T:
-        """Run a function that only reads; all its statements see the same state, and only this user's rows.
-
-        An Operator sees all users. `timeout_seconds` bounds the transaction. Raises StoreUnavailable when the server is
-        away.
-        """
-        return await self._run_with_retry("read", principal, work, timeout_seconds)
-
-    async def write(
-        self,
-        principal: Principal,
-        work: Callable[[PostgresConnection], Awaitable[T]],
-        *,
-        timeout_seconds: float = TRANSACTION_SECONDS,
-    ) -> T:
-        """Run a function and commit; any error rolls everything back. See `read`."""
-        return await self._run_with_retry("write", principal, work, timeout_seconds)
-
-    async def write_relaxed(
-        self,
-        principal: Principal,
-        work: Callable[[PostgresConnection], Awaitable[T]],
-        *,
-        timeout_seconds: float = TRANSACTION_SECONDS,
-    ) -> T:
-        """`write` that does not wait for the disk: if the server fails within a second, it is lost."""
-        return await self._run_with_retry("note", principal, work, timeout_seconds)
-
     async def query(self, principal: Principal, work: Work[T], *, timeout_seconds: float | None = None) -> T:
-        """See SqlDatabase."""
+        """Run work that only reads; all its statements see the same state, and only this user's rows.
+
+        An Operator sees all users. Raises StoreUnavailable when the server is away.
+        """
         return await self._run_with_retry("read", principal, work, timeout_seconds or TRANSACTION_SECONDS)
 
     async def commit(
         self, principal: Principal, work: Work[T], *, timeout_seconds: float | None = None, durable: bool = True
     ) -> T:
-        """See SqlDatabase. What is not `durable` is lost if the server fails within a second."""
+        """Run work and commit; any error rolls everything back.
+
+        What is not `durable` does not wait for the disk: if the server fails within a second, it is lost.
+        """
         mode = "write" if durable else "note"
         return await self._run_with_retry(mode, principal, work, timeout_seconds or TRANSACTION_SECONDS)
 

@@ -9,37 +9,25 @@ import re
 from collections.abc import Awaitable, Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass, field
 from datetime import date, datetime, timedelta
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any
 
-from agentmem.core.clock import Stopwatch, SystemClock, add_time, from_micros, to_micros
-from agentmem.core.scope import SYSTEM_USER, Operator
+from agentmem.core.clock import Stopwatch, SystemClock
+from agentmem.core.scope import SYSTEM_USER
 from agentmem.errors import AgentMemError, SchemaMismatch
-from agentmem.stores.admin import (
-    DEAD_LETTER_ATTEMPTS,
-    INVARIANTS,
-    WORDS_FIX,
-    Finding,
-    format_other_tokenizer,
-    requeue_hint,
-)
 from agentmem.stores.postgres.database import MAX_CONNECTIONS, PostgresDatabase, fetch_rows
 from agentmem.stores.postgres.log import PARTITION_DAYS_AHEAD
 from agentmem.stores.postgres.migrations import MIN_SERVER_VERSION
-from agentmem.stores.sql.connection import Principal
-from agentmem.stores.vectors.search import projection_name
+from agentmem.stores.sql.connection import Principal, Row
+from agentmem.stores.sql.diagnostics import DOCTOR_OPERATOR, ReaderLimits, SqlDiagnostics
 from agentmem.text.templates import Migration, load_migrations, load_templates
-from agentmem.text.tokenizer import tokenizer_fingerprint
 
 if TYPE_CHECKING:
     from agentmem.stores.postgres.connection import PostgresConnection
 
 _SQL = load_templates(__package__, "diagnostics.sql")
 
-DOCTOR_OPERATOR = Operator("doctor")
 MIN_PGVECTOR_VERSION = (0, 7)  # the first pgvector with halfvec
-LONG_LEASE_SECONDS = 3600.0  # seconds
 MAX_CLOCK_SKEW = timedelta(seconds=2)
-MAX_FUTURE_OFFSET = timedelta(minutes=5)
 MAX_CONNECTION_SHARE = 0.8  # of the connections that are for everybody
 MIN_PARTITION_DAYS = 2  # of the audit log, after today
 USER_PAGE_SIZE = 1000
@@ -53,12 +41,12 @@ _CREATE_STATEMENT = re.compile(
 )
 
 
-async def diagnose(url: str, now: datetime) -> PostgresDiagnostics:
+async def diagnose(url: str, now: datetime, readers: ReaderLimits | None = None) -> PostgresDiagnostics:
     """Look at a store's database; what the server raises is a finding, also that it is away.
 
     `now` is this machine's time at the call. Raises ConfigError for a URL that cannot work or a missing driver.
     """
-    inspection = PostgresDiagnostics(PostgresDatabase(url), load_migrations("postgres"), now)
+    inspection = PostgresDiagnostics(now, readers, database=PostgresDatabase(url), steps=load_migrations("postgres"))
     try:
         await inspection.run()
     finally:
@@ -79,20 +67,21 @@ async def heads_after(url: str, after: str) -> dict[str, int]:
 async def _heads(url: str, name: str, **values: Any) -> dict[str, int]:
     database = PostgresDatabase(url)
     try:
-        return dict(await database.read(DOCTOR_OPERATOR, lambda db: fetch_rows(db, _SQL[name], values)))
+        return dict(await database.query(DOCTOR_OPERATOR, lambda db: fetch_rows(db, _SQL[name], values)))
     finally:
         await database.close()
 
 
 @dataclass
-class PostgresDiagnostics:
-    """One look at one database. `findings` are in the order of the checks, `meta` is what the store says of itself."""
+class PostgresDiagnostics(SqlDiagnostics):
+    """One look at one database."""
 
-    database: PostgresDatabase
-    steps: Sequence[Migration]
-    now: datetime
-    findings: list[Finding] = field(default_factory=list)
-    meta: dict[str, str] = field(default_factory=dict)
+    database: PostgresDatabase = field(kw_only=True)
+    steps: Sequence[Migration] = field(kw_only=True)
+
+    restore_fix = RESTORE_HINT
+    lag_fix = "run: agentmem admin sync, or a worker"
+    future_check = "future"
 
     def __post_init__(self) -> None:
         self._stopwatch = Stopwatch(SystemClock())
@@ -125,14 +114,9 @@ class PostgresDiagnostics:
                 self._check_parked,
                 self._check_words,
                 self._check_future,
+                self._check_reading,
             ):
                 await self._run_check(check)
-
-    def add_finding(
-        self, check: str, detail: str, fix: str = "", *, level: Literal["ok", "warning", "error"] = "ok"
-    ) -> None:
-        """Note a finding."""
-        self.findings.append(Finding(level, check, detail, fix))
 
     async def _run_check(self, check: Callable[[], Awaitable[None]]) -> None:
         try:
@@ -142,16 +126,16 @@ class PostgresDiagnostics:
             fix = MIGRATE_HINT if is_old else "see the message; then run: agentmem admin doctor"
             self.add_finding(check.__name__.removeprefix("_check_"), str(error), fix, level="error")
 
-    async def _fetch_rows(self, name: str, principal: Principal = SYSTEM_USER, /, **values: Any) -> list[Any]:
-        return await self.database.read(
-            principal, lambda db: fetch_rows(db, _SQL[name], values or None), timeout_seconds=CHECK_SECONDS
+    async def _rows(self, statement: str, principal: Principal = SYSTEM_USER, /, **values: Any) -> list[Row]:
+        return await self.database.query(
+            principal, lambda db: db.rows(f"diagnostics.{statement}", **values), timeout_seconds=CHECK_SECONDS
         )
 
     # -- the server
 
     async def _check_server(self) -> bool:
         try:
-            ((version, number),) = await self._fetch_rows("server")
+            ((version, number),) = await self._rows("server")
         except AgentMemError as error:
             self.add_finding(
                 "postgres", str(error), "start it, or check log_url: place, user and password", level="error"
@@ -171,7 +155,7 @@ class PostgresDiagnostics:
             ((theirs,),) = await fetch_rows(db, _SQL["clock"])
             return before, theirs, self._stopwatch.milliseconds()
 
-        before, theirs, after = await self.database.read(SYSTEM_USER, read_clocks)
+        before, theirs, after = await self.database.query(SYSTEM_USER, read_clocks)
         early = self.now + timedelta(milliseconds=before) - theirs
         late = theirs - (self.now + timedelta(milliseconds=after))
         if (skew := max(early, late)) > MAX_CLOCK_SKEW:
@@ -183,7 +167,7 @@ class PostgresDiagnostics:
             self.add_finding("clock", "the server's clock and ours agree")
 
     async def _check_connections(self) -> None:
-        ((used, most),) = await self._fetch_rows("connections")
+        ((used, most),) = await self._rows("connections")
         said = f"{used} of {most} connections are in use"
         if used >= MAX_CONNECTION_SHARE * most:
             fix = f"raise max_connections, or run fewer processes: each takes up to {MAX_CONNECTIONS}"
@@ -192,7 +176,7 @@ class PostgresDiagnostics:
             self.add_finding("connections", said)
 
     async def _check_pgvector(self) -> None:
-        ((version, offered),) = await self._fetch_rows("extension")
+        ((version, offered),) = await self._rows("extension")
         if version is None and offered is None:
             fix = (
                 f"install pgvector {'.'.join(map(str, MIN_PGVECTOR_VERSION))} or newer on the server; then "
@@ -211,7 +195,7 @@ class PostgresDiagnostics:
     # -- the schema
 
     async def _check_schema(self) -> None:
-        found, tables = await self.database.read(SYSTEM_USER, _schema_state)
+        found, tables = await self.database.query(SYSTEM_USER, _schema_state)
         known = len(self.steps)
         if found > known:
             fix = "upgrade with: pip install --upgrade agentmem-graph"
@@ -229,7 +213,7 @@ class PostgresDiagnostics:
             self.add_finding("schema", f"version {found} of {known}", MIGRATE_HINT, level="error")
             return
         self._is_current = True
-        has = {(kind, name) for kind, name in await self._fetch_rows("objects")}
+        has = {(kind, name) for kind, name in await self._rows("objects")}
         self._missing_indexes = [
             text for key, text in self._create_statements.items() if key[0] == "INDEX" and key not in has
         ]
@@ -247,15 +231,8 @@ class PostgresDiagnostics:
         else:
             self.add_finding("schema", f"version {found}, audit rows protected")
 
-    async def _check_store_id(self) -> None:
-        self.meta = dict(await self._fetch_rows("meta"))
-        if store_id := self.meta.get("store_id"):
-            self.add_finding("store_id", f"{store_id}, opened {self.meta.get('openings', '?')} times")
-        else:
-            self.add_finding("store_id", "the store has no id", RESTORE_HINT, level="error")
-
     async def _check_roles(self) -> None:
-        ((name, is_super, may_bypass, self._can_read_all_users, missing),) = await self._fetch_rows("role")
+        ((name, is_super, may_bypass, self._can_read_all_users, missing),) = await self._rows("role")
         if is_super or may_bypass:
             why = "is a superuser" if is_super else "may bypass row-level security"
             fix = (
@@ -272,7 +249,7 @@ class PostgresDiagnostics:
             self.add_finding("roles", f"{name} is bound by row-level security{also}")
 
     async def _check_row_security(self) -> None:
-        if tables := [name for (name,) in await self._fetch_rows("without_wall", tables=self._tables())]:
+        if tables := [name for (name,) in await self._rows("without_wall", tables=self._tables())]:
             fix = "run: " + "; ".join(
                 f"ALTER TABLE {name} ENABLE ROW LEVEL SECURITY, FORCE ROW LEVEL SECURITY" for name in tables[:5]
             )
@@ -281,8 +258,8 @@ class PostgresDiagnostics:
             self.add_finding("row_security", "in force on every table")
 
     async def _check_indexes(self) -> None:
-        invalid = [name for (name,) in await self._fetch_rows("invalid_indexes")]
-        keyless = [name for (name,) in await self._fetch_rows("without_key", tables=self._tables())]
+        invalid = [name for (name,) in await self._rows("invalid_indexes")]
+        keyless = [name for (name,) in await self._rows("without_key", tables=self._tables())]
         if invalid:
             fix = "run: " + "; ".join(f"REINDEX INDEX CONCURRENTLY {name}" for name in invalid[:5])
             fix += "; or drop what agentmem did not make"
@@ -302,7 +279,7 @@ class PostgresDiagnostics:
     # -- what is in it
 
     async def _check_embedders(self) -> None:
-        found = await self._fetch_rows("embedders")
+        found = await self._rows("embedders")
         if wrong := [(identity, size) for identity, size, has in found if has != size]:
             said = "; ".join(
                 f"{identity} has {size} dimensions, passages_{size} fits no such" for identity, size in wrong
@@ -316,15 +293,8 @@ class PostgresDiagnostics:
         else:
             self.add_finding("embedders", "none was used yet")
 
-    async def _check_leases(self) -> None:
-        if found := await self._fetch_rows("long_leases", seconds=LONG_LEASE_SECONDS):
-            said = "; ".join(f"{name} is held by {owner} for {left:,} s more" for name, owner, left in found)
-            self.add_finding("leases", said, "if that process is gone, the lease ends by itself then", level="warning")
-        else:
-            self.add_finding("leases", "none is held for long")
-
     async def _check_audit(self) -> None:
-        days = {day for (day,) in await self._fetch_rows("audit_days")}
+        days = {day for (day,) in await self._rows("audit_days")}
         today, ahead = self.now.date(), 0
         while today + timedelta(days=ahead) in days:
             ahead += 1
@@ -338,7 +308,7 @@ class PostgresDiagnostics:
         await self._check_default_partition()
 
     async def _check_default_partition(self) -> None:
-        ((count, first),) = await self._fetch_rows("in_default", DOCTOR_OPERATOR)
+        ((count, first),) = await self._rows("in_default", DOCTOR_OPERATOR)
         if count:
             fix = (
                 f"make its day, so that they move there: SELECT create_audit_partitions(0, DATE '{_format_day(first)}')"
@@ -347,70 +317,9 @@ class PostgresDiagnostics:
                 "audit", f"{count:,} rows have no partition, the first of {_format_day(first)}", fix, level="warning"
             )
 
-    async def _check_invariants(self) -> None:
-        async def ask(db: PostgresConnection) -> tuple[dict[str, list[Any]], int]:
-            found = {name: await fetch_rows(db, _SQL[name]) for name in INVARIANTS}
-            return found, (await fetch_rows(db, _SQL["users"]))[0][0]
-
-        found, users = await self.database.read(DOCTOR_OPERATOR, ask, timeout_seconds=CHECK_SECONDS)
-        for name, wrong in found.items():
-            if wrong:
-                fix = "report this with the program's version; then " + RESTORE_HINT
-                count = f"{len(wrong)}{' or more' if len(wrong) == 20 else ''}"
-                self.add_finding(
-                    "invariants", f"{INVARIANTS[name]}: {count}, such as {_format_examples(wrong)}", fix, level="error"
-                )
-        if not any(found.values()):
-            self.add_finding("invariants", f"journal, versions, records and slots agree for {users:,} users")
-
-    async def _check_lag(self) -> None:
-        for identity in (self.meta[name] for name in ("embedder", "embedder_next") if self.meta.get(name)):
-            projection = projection_name(identity)
-            behind = await self._fetch_rows("behind", DOCTOR_OPERATOR, projection=projection)
-            ahead = await self._fetch_rows("ahead", DOCTOR_OPERATOR, projection=projection)
-            if ahead:
-                said = (
-                    f"{projection} is ahead of the log for {ahead[0][2]:,} users: "
-                    f"{_format_examples(row[:2] for row in ahead)}"
-                )
-                self.add_finding("lag", said, "run: agentmem admin rebuild --what vectors --all-users", level="error")
-            if behind:
-                _, _, users, changes = behind[0]
-                said = (
-                    f"{projection} lacks {changes:,} changes of {users:,} users: "
-                    f"{_format_examples(row[:2] for row in behind)}"
-                )
-                self.add_finding("lag", said, "run: agentmem admin sync, or a worker", level="warning")
-            if not (ahead or behind):
-                self.add_finding("lag", f"{projection} is complete")
-
-    async def _check_parked(self) -> None:
-        if found := await self._fetch_rows("parked", DOCTOR_OPERATOR, tries=DEAD_LETTER_ATTEMPTS):
-            said = (
-                f"{found[0][4]:,} changes were passed over: {_format_examples(row[:3] for row in found)}; {found[0][3]}"
-            )
-            self.add_finding("parked", said, requeue_hint([row[0] for row in found]), level="warning")
-        else:
-            self.add_finding("parked", "no change was passed over")
-
     async def _check_words(self) -> None:
-        ((users,),) = await self._fetch_rows("other_tokenizer", DOCTOR_OPERATOR, tokenizer=tokenizer_fingerprint())
-        if users:
-            self.add_finding("words", format_other_tokenizer(users), WORDS_FIX, level="warning")
-        else:
+        if not await self._find_other_tokenizer():
             self.add_finding("words", "all were read by this version's tokenizer")
-
-    async def _check_future(self) -> None:
-        if found := await self._fetch_rows(
-            "ahead_of_time", DOCTOR_OPERATOR, until=to_micros(add_time(self.now, MAX_FUTURE_OFFSET))
-        ):
-            user_id, last, users = found[0]
-            said = f"{users:,} users were written to in the future, {user_id} at {from_micros(last).isoformat()}"
-            self.add_finding(
-                "future", said, "set the clock of what wrote it; record time goes on from there", level="warning"
-            )
-        else:
-            self.add_finding("future", "no record is from the future")
 
 
 async def _schema_state(db: PostgresConnection) -> tuple[int, int]:
@@ -429,7 +338,3 @@ def _statements(steps: Iterable[Migration]) -> Iterable[tuple[str, str, str]]:
 
 def _format_day(day: date | None) -> str:
     return day.isoformat() if day else "?"
-
-
-def _format_examples(rows: Iterable[Sequence[Any]]) -> str:
-    return "; ".join(" ".join(map(str, row)) for row in list(rows)[:3])

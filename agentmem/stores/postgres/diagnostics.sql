@@ -110,7 +110,7 @@ SELECT v.user_id, v.kind, v.id FROM memory_versions v JOIN memory_users u USING 
 -- name: erased_but_kept
 SELECT user_id, kind, id FROM memory_versions WHERE erased AND payload IS NOT NULL LIMIT 20
 
--- name: users
+-- name: user_count
 SELECT count(*) FROM memory_users
 
 -- name: embedders
@@ -130,9 +130,9 @@ SELECT w.user_id, w.seq - coalesce(u.head, 0), count(*) OVER () FROM projection_
 LEFT JOIN memory_users u ON u.user_id = w.user_id
 WHERE w.projection = %(projection)s AND w.seq > coalesce(u.head, 0) ORDER BY 2 DESC, 1 LIMIT 3
 
--- name: parked
+-- name: dead_letters
 SELECT projection, user_id, seq, reason, count(*) OVER () FROM parked_changes
-WHERE attempts >= %(tries)s ORDER BY at, user_id, projection, seq LIMIT 3
+WHERE attempts >= %(attempts)s ORDER BY at, user_id, projection, seq LIMIT 3
 
 -- name: ahead_of_time
 SELECT user_id, last_at, count(*) OVER () FROM memory_users WHERE last_at > %(until)s ORDER BY last_at DESC LIMIT 1
@@ -149,3 +149,15 @@ SELECT user_id, head FROM memory_users WHERE user_id > %(after)s AND head > 0 OR
 
 -- name: other_tokenizer
 SELECT count(*)::integer FROM word_state WHERE tokenizer <> %(tokenizer)s
+
+-- name: unread_ends
+-- Turns that are longer than what their reader, which their gloss names, reads of one; with how many there are.
+SELECT t.user_id, t.id, g.extractor = %(rules)s, count(*) OVER () FROM (
+    SELECT r.user_id, r.id, v.payload::json ->> 'extractor' AS extractor
+    FROM memory_records r JOIN memory_versions v ON v.user_id = r.user_id AND v.slot = r.slot AND v.seq = r.seq
+    WHERE r.kind = 'Gloss' AND r.superseded_at IS NULL) g
+JOIN memory_records t ON t.user_id = g.user_id AND t.kind = 'Turn' AND t.id = g.id AND t.superseded_at IS NULL
+JOIN memory_versions w ON w.user_id = t.user_id AND w.slot = t.slot AND w.seq = t.seq
+WHERE length(w.payload::json ->> 'content')
+      > CASE WHEN g.extractor = %(rules)s THEN %(max_rule_chars)s ELSE %(max_model_chars)s END::integer
+ORDER BY t.user_id, t.seq, t.id LIMIT 20

@@ -139,7 +139,7 @@ async def drop(database: PostgresDatabase, identity: str, operator: Operator) ->
         await db.execute(sql["drop_embedder"], {"identity": identity})
         return removed
 
-    return await database.write(operator, write, timeout_seconds=BULK_TRANSACTION_SECONDS)
+    return await database.commit(operator, write, timeout_seconds=BULK_TRANSACTION_SECONDS)
 
 
 def build_keys(identity: str, user_id: str, number: int = 0) -> dict[str, Any]:
@@ -168,9 +168,9 @@ async def open_vectors(
         await db.execute(sql["make"])
         await db.execute(sql["register"], keys)
 
-    if not await database.read(SYSTEM_USER, is_registered):
-        await database.write(SYSTEM_USER, register)
-        await database.read(SYSTEM_USER, is_registered)  # somebody else may have been first, with other dimensions
+    if not await database.query(SYSTEM_USER, is_registered):
+        await database.commit(SYSTEM_USER, register)
+        await database.query(SYSTEM_USER, is_registered)  # somebody else may have been first, with other dimensions
     return PostgresVectors(database, identity, dimensions, budget)
 
 
@@ -199,8 +199,11 @@ class PostgresVectors:
         for batch in batches.values():
             check_vectors(batch.rows, self.identity, self.dimensions)
         todo = dict(sorted(batches.items()))  # in one order, so that nobody waits for one who waits for him
-        marks, removed = await self._database.write_relaxed(
-            next(iter(todo)), lambda db: self._apply_batches(db, todo), timeout_seconds=BULK_TRANSACTION_SECONDS
+        marks, removed = await self._database.commit(
+            next(iter(todo)),
+            lambda db: self._apply_batches(db, todo),
+            timeout_seconds=BULK_TRANSACTION_SECONDS,
+            durable=False,
         )
         for entry in removed:
             self._cache.mark_deleted(*entry)
@@ -242,7 +245,7 @@ class PostgresVectors:
             await db.execute(self._sql["hold"], values)
             return await self.write_small_batch(db, values)
 
-        return bool(await (await self._database.write_relaxed(user_id, write)).fetchall())
+        return bool(await (await self._database.commit(user_id, write, durable=False)).fetchall())
 
     async def _apply_batches(
         self, db: PostgresConnection, batches: Mapping[str, VectorBatch]
@@ -300,7 +303,7 @@ class PostgresVectors:
     async def watermark(self, user_id: str) -> int:
         """The journal position up to which this user's vectors are made; 0 when none are."""
         keys = build_keys(self.identity, user_id)
-        found = await self._database.read(user_id, lambda db: fetch_rows(db, self._sql["state"], keys))
+        found = await self._database.query(user_id, lambda db: fetch_rows(db, self._sql["state"], keys))
         return int(found[0][3]) if found else 0
 
     async def search(
@@ -326,7 +329,7 @@ class PostgresVectors:
         while True:
             # One at a time looks for what is new of a user; what they then compute runs side by side.
             async with self._locks.setdefault((os.getpid(), user_id), asyncio.Lock()):
-                todo = await self._database.read(
+                todo = await self._database.query(
                     user_id,
                     lambda db: self._prepare_query(db, user_id, matrix_query, server_query),
                     timeout_seconds=BULK_TRANSACTION_SECONDS,
@@ -458,7 +461,7 @@ class PostgresVectors:
             }
             return await (await db.execute(self._sql[name], asked, binary=True)).fetchall()
 
-        return await self._database.read(scope, read)
+        return await self._database.query(scope, read)
 
     async def clear(self, user_id: str) -> None:
         """Forget the user's vectors and watermark, so that they are built again."""
@@ -469,13 +472,13 @@ class PostgresVectors:
             for name in ("reset", "remove_user", "remove_user_tokens"):
                 await db.execute(self._sql[name], keys)
 
-        await self._database.write(user_id, write, timeout_seconds=BULK_TRANSACTION_SECONDS)
+        await self._database.commit(user_id, write, timeout_seconds=BULK_TRANSACTION_SECONDS)
         self._cache.drop(user_id)
 
     async def erase(self, scope: Scope, ordinals: Iterable[int] | None) -> None:
         """Take out these records' vectors (None: all of the user), of every embedder."""
         chosen = None if ordinals is None else list(ordinals)
-        await self._database.write(
+        await self._database.commit(
             scope, lambda db: erase(db, scope.user_id, chosen), timeout_seconds=BULK_TRANSACTION_SECONDS
         )
         self._cache.drop(scope.user_id)
