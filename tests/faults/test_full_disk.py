@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import multiprocessing
 import resource
-from multiprocessing.connection import SqliteConnection as Pipe
+from multiprocessing.connection import Connection as Pipe
 from pathlib import Path
 from typing import Any
 

@@ -95,6 +95,7 @@ async def test_a_healthy_store_is_fine_closed_and_in_use(home: Path) -> None:
         "parked",
         "clock",
         "leases",
+        "reading",
         "session",
         "embedder",
     ]
@@ -221,10 +222,10 @@ async def test_a_check_that_cannot_be_made_is_named_as_when_it_is_made(
     await filled(home)
     made = {finding.check for finding in await diagnose(load_settings(home=home))}
 
-    def refuse(*_: Any) -> list[Any]:
+    async def refuse(*_: Any, **__: Any) -> list[Any]:
         raise apsw.BusyError("database is locked")
 
-    monkeypatch.setattr(diagnostics, "_fetch_rows", refuse)
+    monkeypatch.setattr(diagnostics.SqliteDiagnostics, "_rows", refuse)
     failed = await examined(home)
     assert set(failed) <= made
     assert {"invariants", "words", "graph", "lag", "parked", "clock", "leases"} <= set(failed)

@@ -136,6 +136,7 @@ class SqlDiagnostics(ABC):
             return
         found = await self._rows("unread_ends", DOCTOR_OPERATOR, **self.readers._asdict())
         if not found:
+            self.add_finding("reading", "no turn was read only in part")
             return
         named = ", ".join(f"{turn} of {user}" for user, turn, *_ in found[:MAX_SHOWN_TURNS])
         count = found[0][3]

@@ -8,7 +8,7 @@ INSERT INTO memory_audit_log (id, timestamp, operation, memory_type, user_id, se
     metadata, actor)
 VALUES (
     printf('%016d-%09d', :began, 1 + coalesce((
-        SELECT CAST(substr(max(id), 18) AS INTEGER) FROM memory_audit_log
+        SELECT CAST(substr(max(id), -9) AS INTEGER) FROM memory_audit_log
         WHERE user_id = :user_id AND timestamp = :timestamp), 0)),
     :timestamp, :operation, :memory_type, :user_id, :session_id, :conversation_id, :agent_id, :operation_id,
     :source_channel, :target_channels, :query_text, :result_count, :latency_ms, :success, :error_message,

@@ -78,7 +78,6 @@ class SqliteDiagnostics(SqlDiagnostics):
                     self._check_words,
                     self._check_graph,
                     self._check_lag,
-                    self._check_cleared_graph,
                     self._check_parked,
                     self._check_future,
                     self._check_leases,
@@ -90,6 +89,7 @@ class SqliteDiagnostics(SqlDiagnostics):
 
     def _run_check(self, check: Callable[[], Coroutine[Any, Any, None]]) -> None:
         name = check.__name__.removeprefix("_check_")
+        name = self.future_check if name == "future" else name
         try:
             with translate_errors(self.path):
                 finish(check())
@@ -217,7 +217,8 @@ class SqliteDiagnostics(SqlDiagnostics):
         else:
             self.add_finding("graph", f"edges agree with the records ({len(sample)} users looked at)")
 
-    async def _check_cleared_graph(self) -> None:
+    async def _check_lag(self) -> None:
+        await super()._check_lag()
         if cleared := await self._rows("cleared_graphs"):
             detail = f"the graph was cleared and not made again: {format_examples(cleared)}"
             self.add_finding("lag", detail, GRAPH_FIX, level="error")
