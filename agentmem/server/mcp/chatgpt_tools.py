@@ -8,6 +8,7 @@ from pydantic import BaseModel
 
 from agentmem.facade.async_memory import AsyncAgentMemory
 from agentmem.server.mcp.records import FoundRecord, describe_record
+from agentmem.server.mcp.resources import RECORD_PREFIX
 from agentmem.server.mcp.tools import tool
 
 MAX_TITLE_CHARS = 80
@@ -38,11 +39,6 @@ class Document(BaseModel):
     metadata: dict[str, Any]
 
 
-def build_record_uri(record_id: str) -> str:
-    """The address of a record as a resource."""
-    return f"memory://records/{record_id}"
-
-
 @tool("Search memory", is_read_only=True)
 async def search(
     memory: AsyncAgentMemory, query: Annotated[str, "The question in plain words, with names."]
@@ -51,7 +47,7 @@ async def search(
     found = await memory.remember(query, top_k=MAX_RESULTS)
     described = [describe_record(item.record, item.standing) for item in found.items]
     return SearchHits(
-        results=[SearchHit(id=each.id, title=_title(each), url=build_record_uri(each.id)) for each in described]
+        results=[SearchHit(id=each.id, title=_title(each), url=f"{RECORD_PREFIX}{each.id}") for each in described]
     )
 
 
@@ -64,7 +60,7 @@ async def fetch(memory: AsyncAgentMemory, id: Annotated[str, "From a search."]) 
         id=found.id,
         title=_title(found),
         text=found.text,
-        url=build_record_uri(found.id),
+        url=f"{RECORD_PREFIX}{found.id}",
         metadata={"kind": found.kind, "when": found.when, "standing": found.standing},
     )
 

@@ -137,8 +137,7 @@ async def search_memory(
     check_at_least(1, top_k=top_k)
     check_at_least(0, window_days=window_days, preview_length=preview_length)
     techniques = None if use_embeddings else WORDS_ONLY
-    found, notices = await _find(memory, query, tags, status, techniques, raise_due=include_review_candidates)
-    fits = {fact.id: fit for fact, fit in found}
+    found, fits, notices = await _find(memory, query, tags, status, techniques, raise_due=include_review_candidates)
     used = await _filter_by_use(memory, found, window_days, min_score)
     shown, place = cut_page(used[:top_k], page, page_size)
     hits = [
@@ -147,7 +146,7 @@ async def search_memory(
             content=shorten_text(each.fact.claim, preview_length),
             tags=list(each.fact.tags),
             score=each.score,
-            similarity=fits[each.fact.id],
+            similarity=fits.get(each.fact.id, 0.0),
             use_count=each.usage.use_count,
             last_used=each.last_used,
             age_days=each.age_days,
@@ -175,24 +174,19 @@ async def search_unified(
 ) -> UnifiedHits:
     """Find memories by meaning, short-lived (stm) and kept for long (ltm), each with a weight."""
     check_at_least(1, limit=limit)
-    check_at_least(
-        0,
-        stm_weight=stm_weight,
-        ltm_weight=ltm_weight,
-        window_days=window_days,
-        preview_length=preview_length,
-    )
-    found, notices = await _find(memory, query, tags, status, None, raise_due=False)
+    check_at_least(0, stm_weight=stm_weight, ltm_weight=ltm_weight)
+    check_at_least(0, window_days=window_days, preview_length=preview_length)
+    found, fits, notices = await _find(memory, query, tags, status, None, raise_due=False)
     weights = {SHORT_TERM: stm_weight}
-    fits = {fact.id: (fit or 1.0) * weights.get(fact.tier, ltm_weight) for fact, fit in found}
-    used = sorted(await _filter_by_use(memory, found, window_days, min_score), key=lambda each: -fits[each.fact.id])
+    scores = {fact.id: fits.get(fact.id, 1.0) * weights.get(fact.tier, ltm_weight) for fact in found}
+    used = sorted(await _filter_by_use(memory, found, window_days, min_score), key=lambda each: -scores[each.fact.id])
     shown, place = cut_page(used[:limit], page, page_size)
     hits = [
         UnifiedHit(
             memory_id=each.fact.id,
             content=shorten_text(each.fact.claim, preview_length),
             source="stm" if each.fact.tier == SHORT_TERM else "ltm",
-            score=round(fits[each.fact.id], 4),
+            score=round(scores[each.fact.id], 4),
             tags=list(each.fact.tags),
             path=each.fact.vault_path,
             created_at=format_moment(each.fact.recorded_at),
@@ -211,14 +205,14 @@ async def _find(
     techniques: Sequence[str] | None,
     *,
     raise_due: bool,
-) -> tuple[list[tuple[Fact, float]], list[str]]:
-    """Facts of these tags and this status with how well they fit, best first; without a query, the latest. And notices.
+) -> tuple[list[Fact], dict[str, float], list[str]]:
+    """Facts of these tags and this status, best first, how well each fits by id, and notices.
 
-    With `raise_due`, facts due for review come first.
+    With `raise_due`, facts due for review come first. Without a query, the latest come first and none has a fit.
     """
     if query is None:
         statuses = KNOWN_STATUSES[:2] if status is None else (status,)
-        return [(fact, 0.0) for fact in await list_memories(memory, statuses, tags)], []
+        return await list_memories(memory, statuses, tags), {}, []
     if status == "archived":
         raise ToolFailure("A query finds no archived memories. Leave out query to list them.")
     bundle = await memory.remember(
@@ -227,24 +221,21 @@ async def _find(
     fits = {item.record.id: item.score for item in bundle.items if isinstance(item.record, Fact)}
     ranked = [item.record for item in bundle.items if isinstance(item.record, Fact)]
     facts = [
-        (fact, fits[fact.id])
+        fact
         for fact in (bundle.facts if raise_due else ranked)
         if fits.get(fact.id, 0.0) > 0 and has_tag(fact, tags) and status in (None, fact.status)
     ]
     unfit = [] if bundle.relevant or not facts else ["Nothing fits well; these are merely the nearest."]
-    return facts, [*bundle.notices, *unfit]
+    return facts, fits, [*bundle.notices, *unfit]
 
 
 async def _filter_by_use(
-    memory: AsyncAgentMemory,
-    facts: Sequence[tuple[Fact, float]],
-    window_days: float | None,
-    min_score: float | None,
+    memory: AsyncAgentMemory, facts: Sequence[Fact], window_days: float | None, min_score: float | None
 ) -> list[UsedFact]:
     """Those used in the window, and worth the least score."""
     return [
         each
-        for each in await read_use(memory, [fact for fact, _ in facts])
+        for each in await read_use(memory, facts)
         if (window_days is None or each.is_within(window_days)) and (min_score is None or each.score >= min_score)
     ]
 

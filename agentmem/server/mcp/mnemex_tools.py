@@ -22,6 +22,7 @@ from agentmem.server.mcp.mnemex_graph import MNEMEX_GRAPH_TOOLS
 from agentmem.server.mcp.mnemex_records import (
     SHORT_TERM,
     Answer,
+    UsedFact,
     check_at_least,
     find_memories,
     get_memory,
@@ -280,7 +281,6 @@ async def promote_memory(
             "It does not meet the criteria of promotion yet. Pass force=true when the user wants it kept."
         )
     reason = "it meets the criteria" if deserved else "by hand"
-    candidate = PromotionCandidate(id=fact.id, content=shorten_text(fact.claim), reason=reason, score=used.score)
     notices = [] if deserved or not dry_run or force else ["It does not meet the criteria; it takes force=true."]
     if not dry_run:
         done = await memory.curation.promote(fact.id, reason=reason)
@@ -290,7 +290,7 @@ async def promote_memory(
         candidates_found=int(deserved or force),
         promoted_count=int(not dry_run),
         promoted_ids=[] if dry_run else [fact.id],
-        candidates=[candidate] if deserved or force else [],
+        candidates=[_describe_candidate(used, reason)] if deserved or force else [],
         notices=notices,
     )
 
@@ -308,17 +308,13 @@ async def _promote_deserving(memory: AsyncAgentMemory, dry_run: bool, force: boo
         candidates_found=len(shown),
         promoted_count=0 if dry_run else len(shown),
         promoted_ids=[] if dry_run else [used.fact.id for used in shown],
-        candidates=[
-            PromotionCandidate(
-                id=used.fact.id,
-                content=shorten_text(used.fact.claim),
-                reason=reasons[used.fact.id],
-                score=used.score,
-            )
-            for used in shown
-        ],
+        candidates=[_describe_candidate(used, reasons[used.fact.id]) for used in shown],
         notices=notices,
     )
+
+
+def _describe_candidate(used: UsedFact, reason: str) -> PromotionCandidate:
+    return PromotionCandidate(id=used.fact.id, content=shorten_text(used.fact.claim), reason=reason, score=used.score)
 
 
 MNEMEX_TOOLS = (

@@ -17,47 +17,27 @@ from agentmem.server.mcp.graph_tools import read_graph
 
 JSON = "application/json"
 RECORD_PREFIX, CONVERSATION_PREFIX = "memory://records/", "memory://conversations/"
-RESOURCES = (
-    types.Resource(
-        name="profile",
-        title="Profile",
-        uri="memory://profile",
-        description="What is believed of the user, and what a program set.",
-        mime_type=JSON,
-    ),
-    types.Resource(
-        name="goals", title="Open goals", uri="memory://goals", description="Most urgent first.", mime_type=JSON
-    ),
-    types.Resource(
-        name="conversations",
-        title="Conversations",
-        uri="memory://conversations",
-        description="Latest first, to be read by id.",
-        mime_type=JSON,
-    ),
-    types.Resource(
-        name="knowledge-graph",
-        title="Knowledge graph",
-        uri="memory://knowledge-graph",
-        description="All entities and relations, as read_graph of server-memory gives them.",
-        mime_type=JSON,
-    ),
+RESOURCES = tuple(
+    types.Resource(name=name, title=title, uri=f"memory://{name}", description=description, mime_type=JSON)
+    for name, title, description in (
+        ("profile", "Profile", "What is believed of the user, and what a program set."),
+        ("goals", "Open goals", "Most urgent first."),
+        ("conversations", "Conversations", "Latest first, to be read by id."),
+        (
+            "knowledge-graph",
+            "Knowledge graph",
+            "All entities and relations, as read_graph of server-memory gives them.",
+        ),
+    )
 )
-TEMPLATES = (
+TEMPLATES = tuple(
     types.ResourceTemplate(
-        name="record",
-        title="Record",
-        uri_template=f"{RECORD_PREFIX}{{id}}",
-        description="One record; of a fact also the turns that it was read from.",
-        mime_type=JSON,
-    ),
-    types.ResourceTemplate(
-        name="conversation",
-        title="Conversation",
-        uri_template=f"{CONVERSATION_PREFIX}{{id}}",
-        description="Its turns in order.",
-        mime_type=JSON,
-    ),
+        name=name, title=title, uri_template=f"{prefix}{{id}}", description=description, mime_type=JSON
+    )
+    for name, title, prefix, description in (
+        ("record", "Record", RECORD_PREFIX, "One record; of a fact also the turns that it was read from."),
+        ("conversation", "Conversation", CONVERSATION_PREFIX, "Its turns in order."),
+    )
 )
 
 
