@@ -1,7 +1,6 @@
 """The settings as keyword arguments, so that a type checker refuses a wrong name or type.
 
-A test holds the TypedDict equal to the fields of `Settings`. A group of settings is given as its options, whose fields
-a type checker knows too, or as a mapping of some of them, which is checked when it is given.
+One TypedDict for `Settings` and one for each group of settings; a test holds each equal to the fields of its model.
 """
 
 from __future__ import annotations
@@ -41,6 +40,116 @@ class GivenModel(Protocol):
 
 ModelSpec: TypeAlias = str | GivenModel | Callable[..., Awaitable[Any]]
 """A model by its name, as an object, or as an async function."""
+
+
+class DecayOverrides(TypedDict, total=False):
+    """Options of `decay`; see `DecayOptions`."""
+
+    salience_rate: float
+    salience_after_days: float
+    confidence_rate: float
+    confidence_after_days: float
+    half_life_days: float | Literal["fast", "default", "slow"]
+    beta: float | Literal["low", "default", "high"]
+    forget_threshold: float
+    forget: Literal["archive", "delete"]
+    spare_importance: float
+    danger_low: float
+    danger_high: float
+    cross_domain: float
+    cross_domain_boost: float
+    strongest: float
+    importance_half_life_days: float
+
+
+class PromotionOverrides(TypedDict, total=False):
+    """Options of `promotion`; see `PromotionOptions`."""
+
+    score: float
+    use_count: int
+    within_days: float
+    confidence: float
+    access_count: int
+    conversations: int
+    portable_only: bool
+
+
+class ClusterOverrides(TypedDict, total=False):
+    """Options of `clusters`; see `ClusterOptions`."""
+
+    link: float
+    merge: float
+    ask: float
+
+
+class RetentionOverrides(TypedDict, total=False):
+    """Options of `retention`; see `RetentionOptions`."""
+
+    conversation_days: float | None
+    entity_salience: float
+    entity_days: float
+    ltm_retention_days: float | None
+
+
+class BufferOverrides(TypedDict, total=False):
+    """Options of `buffer`; see `BufferOptions`."""
+
+    size: int
+    multiplier: int
+    batch: int
+    recency_bias: float
+    outputs_mb: float
+    outputs_sweep_minutes: float
+
+
+class SynopsisOverrides(TypedDict, total=False):
+    """Options of `synopsis`; see `SynopsisOptions`."""
+
+    identity_ttl: float
+    context_ttl: float
+    refresh_on_access: bool
+    max_tokens: int
+    identity_share: float
+    facts: int
+    least_confidence: float
+    deadline: float
+
+
+class ProceduralOverrides(TypedDict, total=False):
+    """Options of `procedural`; see `ProceduralOptions`."""
+
+    payload_characters: int
+    least_relevance: float
+    asked: int
+    same: float
+
+
+class WorkerOverrides(TypedDict, total=False):
+    """Options of `worker`; see `WorkerOptions`."""
+
+    minutes: Mapping[str, float]
+    conversations: int
+    port: int | None
+    host: str
+    webhook: str | None
+
+
+class ServerOverrides(TypedDict, total=False):
+    """Options of `server`; see `ServerOptions`."""
+
+    body_bytes: int
+    import_bytes: int
+    request_seconds: float
+    body_seconds: float
+    concurrency: int
+    requests_per_minute: int
+    drain_seconds: int
+    hosts: tuple[str, ...]
+    origins: tuple[str, ...]
+    jwt_keys: str | None
+    jwt_issuer: str | None
+    jwt_audience: str | None
+    jwt_user_claim: str
 
 
 class SlotFields(TypedDict, total=False):
@@ -107,12 +216,12 @@ class SettingsOverrides(TypedDict, total=False):
     recall_burst: int
     vault: PathText | None
     slots: Mapping[str, Slot | SlotFields]
-    decay: DecayOptions | Mapping[str, Any]
-    promotion: PromotionOptions | Mapping[str, Any]
-    clusters: ClusterOptions | Mapping[str, Any]
-    retention: RetentionOptions | Mapping[str, Any]
-    buffer: BufferOptions | Mapping[str, Any]
-    synopsis: SynopsisOptions | Mapping[str, Any]
-    procedural: ProceduralOptions | Mapping[str, Any]
-    worker: WorkerOptions | Mapping[str, Any]
-    server: ServerOptions | Mapping[str, Any]
+    decay: DecayOptions | DecayOverrides
+    promotion: PromotionOptions | PromotionOverrides
+    clusters: ClusterOptions | ClusterOverrides
+    retention: RetentionOptions | RetentionOverrides
+    buffer: BufferOptions | BufferOverrides
+    synopsis: SynopsisOptions | SynopsisOverrides
+    procedural: ProceduralOptions | ProceduralOverrides
+    worker: WorkerOptions | WorkerOverrides
+    server: ServerOptions | ServerOverrides

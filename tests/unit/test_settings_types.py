@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from os import PathLike
 from pathlib import Path
 from types import UnionType
@@ -22,6 +21,7 @@ GROUPS = {
     for name, field in Settings.model_fields.items()
     if isinstance(field.annotation, type) and issubclass(field.annotation, BaseModel)
 }
+NAMED_NUMBERS = {"half_life_days": HALF_LIVES, "beta": BETAS}
 
 
 def as_given(kind: Any, name: str = "") -> set[Any]:
@@ -38,6 +38,8 @@ def as_given(kind: Any, name: str = "") -> set[Any]:
         return {str, PathLike[str]}
     if get_origin(kind) is dict:
         return {"mapping"}
+    if name in NAMED_NUMBERS:
+        return {float, *NAMED_NUMBERS[name]}
     return {kind}
 
 
@@ -66,8 +68,15 @@ def test_the_keyword_arguments_are_the_fields_of_the_settings() -> None:
 
 
 @pytest.mark.parametrize("group", GROUPS)
-def test_a_group_is_given_as_its_options_or_as_a_mapping(group: str) -> None:
-    assert set(get_args(hints(SettingsOverrides)[group])) == {GROUPS[group], Mapping[str, Any]}
+def test_the_options_of_a_group_are_the_fields_of_its_model(group: str) -> None:
+    model = GROUPS[group]
+    assert model is not None
+    overrides = getattr(settings_overrides, model.__name__.replace("Options", "Overrides"))
+    assert set(get_args(hints(SettingsOverrides)[group])) == {model, overrides}
+    assert set(hints(overrides)) == set(model.model_fields)
+    assert not overrides.__total__
+    for name, field in model.model_fields.items():
+        assert as_accepted(hints(overrides)[name]) == as_given(field.annotation, name), f"{group}.{name}"
 
 
 def test_every_word_that_a_type_allows_is_allowed_and_no_other() -> None:
