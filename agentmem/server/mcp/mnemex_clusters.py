@@ -86,7 +86,18 @@ async def cluster_memories(
         mode="duplicates" if find_duplicates else "clustering",
         clusters_found=len(fitting),
         duplicates_found=sum(each.is_equal for each in fitting),
-        clusters=[_show_cluster(each) for each in fitting],
+        clusters=[
+            ClusterEntry(
+                id=_cluster_id(each),
+                size=len(each.facts),
+                cohesion=each.cohesion,
+                suggested_action=each.action,
+                is_equal=each.is_equal,
+                memory_ids=[fact.id for fact in each.facts],
+                content_previews=[shorten_text(fact.claim, PREVIEW_CHARS) for fact in each.facts],
+            )
+            for each in fitting
+        ],
         notices=notices,
     )
 
@@ -172,19 +183,4 @@ def _cluster_id(cluster: Cluster) -> str:
     return derive_id("cluster", *sorted(fact.id for fact in cluster.facts))
 
 
-def _show_cluster(cluster: Cluster) -> ClusterEntry:
-    return ClusterEntry(
-        id=_cluster_id(cluster),
-        size=len(cluster.facts),
-        cohesion=cluster.cohesion,
-        suggested_action=cluster.action,
-        is_equal=cluster.is_equal,
-        memory_ids=[fact.id for fact in cluster.facts],
-        content_previews=[shorten_text(fact.claim, PREVIEW_CHARS) for fact in cluster.facts],
-    )
-
-
-MNEMEX_CLUSTER_TOOLS = (
-    cluster_memories,
-    consolidate_memories,
-)
+MNEMEX_CLUSTER_TOOLS = (cluster_memories, consolidate_memories)

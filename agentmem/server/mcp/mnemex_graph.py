@@ -12,7 +12,7 @@ from typing import Annotated, Any, Literal
 from pydantic import BaseModel, Field
 
 from agentmem.core.edges import build_relation
-from agentmem.core.records import Edge, Entity, Fact
+from agentmem.core.records import Edge, Fact
 from agentmem.facade.async_memory import AsyncAgentMemory
 from agentmem.server.mcp.mnemex_records import (
     KNOWN_STATUSES,
@@ -196,14 +196,10 @@ async def _read_relations(memory: AsyncAgentMemory, facts: Sequence[Fact]) -> li
     """The relations that these memories stand in."""
     own, wanted = _open_relations(memory), {_stand_in(fact.id) for fact in facts}
     stored = await own.semantic.entities(type=MEMORY_TYPE, limit=MAX_RELATIONS * 2) if wanted else []
-    ids = [each.id for each in stored if _is_stand_in(each) and each.name in wanted]
+    ids = [each.id for each in stored if each.channel == CHANNEL and each.name in wanted]
     around = await own.semantic.get_entity_graph(ids, 1, limit=MAX_RELATIONS) if ids else None
     shown = {fact.id for fact in facts}
     return [] if around is None else [edge for edge in around.edges if not shown.isdisjoint(_ends(edge))]
-
-
-def _is_stand_in(entity: Entity) -> bool:
-    return entity.channel == CHANNEL and entity.type == MEMORY_TYPE
 
 
 def _ends(edge: Edge) -> tuple[str, str]:
@@ -229,8 +225,4 @@ def _notices(edges: Sequence[Edge]) -> list[str]:
     return ["There are more relations; ask for fewer memories at once."] if len(edges) >= MAX_RELATIONS else []
 
 
-MNEMEX_GRAPH_TOOLS = (
-    read_graph,
-    open_memories,
-    create_relation,
-)
+MNEMEX_GRAPH_TOOLS = (read_graph, open_memories, create_relation)

@@ -298,10 +298,4 @@ async def auto_recall_process_message(memory: AsyncAgentMemory, message: Message
     )
 
 
-MNEMEX_SEARCH_TOOLS = (
-    search_memory,
-    search_unified,
-    analyze_message,
-    analyze_for_recall,
-    auto_recall_process_message,
-)
+MNEMEX_SEARCH_TOOLS = (search_memory, search_unified, analyze_message, analyze_for_recall, auto_recall_process_message)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from datetime import datetime
 
 from pydantic import BaseModel, Field
 
@@ -48,7 +47,7 @@ def describe_record(record: Record, standing: Standing = CURRENT, why: str = "")
         id=record.id,
         kind=record.kind.lower(),
         text=text if len(text) <= MAX_TEXT_CHARS else f"{text[: MAX_TEXT_CHARS - 1]}…",
-        when="" if begun is None else _format_day(begun),
+        when="" if begun is None else begun.date().isoformat(),
         standing=str(standing),
         why=_describe_why(why),
     )
@@ -58,7 +57,3 @@ def _describe_why(why: str) -> str:
     """The lists that a record is in, or got a bonus from, in words."""
     names = re.findall(r"(\w+) [#+]", why)
     return ", ".join(dict.fromkeys(REASONS[name] for name in names if name in REASONS))
-
-
-def _format_day(moment: datetime) -> str:
-    return moment.date().isoformat()

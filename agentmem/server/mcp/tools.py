@@ -109,16 +109,10 @@ def tool(
 
     def build(function: Callable[..., Awaitable[BaseModel]]) -> ModelTool:
         kinds = get_type_hints(function, include_extras=True)
-        fields: dict[str, Any] = {
-            name: (
-                kinds[name],
-                Field(
-                    ... if parameter.default is parameter.empty else parameter.default,
-                    description=kinds[name].__metadata__[-1],
-                ),
-            )
-            for name, parameter in list(inspect.signature(function).parameters.items())[1:]
-        }
+        fields: dict[str, Any] = {}
+        for name, parameter in list(inspect.signature(function).parameters.items())[1:]:
+            default = ... if parameter.default is parameter.empty else parameter.default
+            fields[name] = kinds[name], Field(default, description=kinds[name].__metadata__[-1])
         arguments = create_model(function.__name__, __base__=base, **fields)
 
         async def call(memory: AsyncAgentMemory, given: BaseModel) -> BaseModel:
