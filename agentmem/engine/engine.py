@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections import Counter, OrderedDict
+from collections import Counter
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import nullcontext, suppress
 from dataclasses import dataclass, field
 from datetime import datetime, tzinfo
-from typing import Any
+from typing import Any, TypeVar
 from weakref import WeakValueDictionary
 
 from agentmem.core.changes import AuditEntry, Change, JournalEntry, PromotionAudit, WriteAttempt, derive_change_id
@@ -24,6 +24,7 @@ from agentmem.core.clock import (
     latest_moment,
 )
 from agentmem.core.columns import RecordColumns
+from agentmem.core.lru import LruDict
 from agentmem.core.records import Turn
 from agentmem.core.scope import Scope
 from agentmem.core.telemetry import DEBUG, WARNING, CacheStats, LatencyStats, log_event
@@ -47,6 +48,7 @@ from agentmem.stores.registry import OpenIndex, open_stores
 
 AfterCommit = Callable[[list[JournalEntry]], Awaitable[None]]
 MAX_WRITE_ATTEMPTS = 5
+T = TypeVar("T")
 MAX_RECEIPTS = 1000
 NOTICE_VECTORS_PENDING = "Some of what was just stored is found by its words only: its vectors are not built yet."
 NOTICE_GRAPH_PENDING = "Links of what was just stored are missing: the graph has not come so far yet."
@@ -73,12 +75,10 @@ class Engine:
     job_queue: JobQueue
     api_keys: ApiKeyStore
     notices: list[str] = field(default_factory=list)
-    receipts: OrderedDict[str, Any] = field(default_factory=OrderedDict)
+    receipts: LruDict[str, Any] = field(default_factory=lambda: LruDict(MAX_RECEIPTS))
     erasure_counts: Counter[str] = field(default_factory=Counter)  # by user, those of this process
     erasure_callbacks: list[Callable[[str], None]] = field(default_factory=list)
     turn_callbacks: list[Callable[[str], None]] = field(default_factory=list)  # called with the user of stored turns
-    # what subsystems hold in the process, by their own names
-    process_state: dict[str, Any] = field(default_factory=dict)
     latency_stats: LatencyStats = field(default_factory=LatencyStats)
     cache_stats: CacheStats = field(default_factory=CacheStats)
     closed: bool = False
@@ -89,6 +89,7 @@ class Engine:
     _retired_projections: list[VectorProjection] = field(default_factory=list)
     _unusable_embedder: str = ""  # one that this process cannot open
     _pid: int = field(default_factory=os.getpid)
+    _shared: dict[type, Any] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         self._column_cache = ColumnCache(self.drop_user_caches, self.cache_stats)
@@ -375,11 +376,18 @@ class Engine:
         self.check_open()
         return await self._column_cache.get(self.log, scope, through_seq)
 
+    def get_shared(self, kind: type[T], make: Callable[[], T] | None = None) -> T:
+        """The one object of a class in this process, made at its first use. Erasures call its `forget`, if any."""
+        if kind not in self._shared:
+            made = self._shared[kind] = (make or kind)()
+            if hasattr(made, "forget"):
+                self.erasure_callbacks.append(made.forget)
+        found: T = self._shared[kind]
+        return found
+
     def cache_receipt(self, receipt_id: str, receipt: Any) -> None:
         """Remember a recall's receipt; the last 1,000 stay in the process."""
         self.receipts[receipt_id] = receipt
-        while len(self.receipts) > MAX_RECEIPTS:
-            self.receipts.popitem(last=False)
 
     def invalidate_user(self, user_id: str) -> None:
         """Something of a user was erased here: drop what is cached of that user, also by recalls under way."""

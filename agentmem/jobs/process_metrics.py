@@ -31,7 +31,6 @@ _PARTS_BY_NOTICE = {
     NOTICE_TOKENS_PENDING: "tokens",
     NOTICE_VECTORS_PENDING: "vectors",
 }
-_STATE_KEY = "process_metrics"
 _OPERATOR = Operator("metrics")
 
 
@@ -114,7 +113,7 @@ async def read_process_metrics(engine: Engine) -> list[GaugeFamily]:
 
 async def _read_store_state(engine: Engine) -> _StoreState:
     """What the store said lately, or says now. Callers at the same moment share one question."""
-    state: _StoreState = engine.process_state.setdefault(_STATE_KEY, _StoreState())
+    state = engine.get_shared(_StoreState)
     async with state.lock:
         if _is_over(state.since_asked, MIN_COUNT_SECONDS):
             await _ask_store(engine, state)

@@ -6,12 +6,12 @@ Shown records are kept in the process, by conversation, until the assistant's ne
 from __future__ import annotations
 
 import re
-from collections import OrderedDict
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 
 from agentmem.core.clock import derive_id
+from agentmem.core.lru import LruDict
 from agentmem.core.record import Key, Record
 from agentmem.core.records import Entity, Fact, Turn
 from agentmem.core.scope import Scope
@@ -19,11 +19,11 @@ from agentmem.engine.engine import Engine
 from agentmem.errors import StoreUnavailable
 from agentmem.text.tokenizer import tokenize
 
-SHOWN_KEY = "records shown"  # by conversation, in the process
 MAX_TRACKED_CONVERSATIONS = 1_000
 MAX_SHOWN_RECORDS = 200  # of a conversation that wait for an answer
 MIN_USED_SHARE = 1 / 3  # of the words of a claim that an answer must say
 USED_KINDS = (Fact, Entity)
+Place = tuple[str, str]  # user and conversation
 # The user's word that what the assistant stated is so, and a question that states something.
 _CONFIRMATION = re.compile(
     r"(?:(?:yes|yep|yeah|exactly|correct|that(?:'s| is) (?:right|correct|true|it)|right|true|precisely|ja|genau|richtig"
@@ -52,16 +52,14 @@ class ShownRecord:
 class ShownRecords:
     """What was shown by user and conversation, in one process, and no assistant's turn followed yet."""
 
-    _kept: OrderedDict[tuple[str, str], dict[Key, ShownRecord]] = field(default_factory=OrderedDict)
-    _stated: OrderedDict[tuple[str, str], list[Key]] = field(default_factory=OrderedDict)
+    _kept: LruDict[Place, dict[Key, ShownRecord]] = field(default_factory=lambda: LruDict(MAX_TRACKED_CONVERSATIONS))
+    _stated: LruDict[Place, list[Key]] = field(default_factory=lambda: LruDict(MAX_TRACKED_CONVERSATIONS))
 
     def add(self, user_id: str, conversation_id: str, shown: Iterable[ShownRecord]) -> None:
         """Add records; the oldest of the conversation, and the conversation heard of longest ago, make room."""
         place = (user_id, conversation_id)
         merged = {**self._kept.pop(place, {}), **{each.key: each for each in shown}}
         self._kept[place] = dict(list(merged.items())[-MAX_SHOWN_RECORDS:])
-        while len(self._kept) > MAX_TRACKED_CONVERSATIONS:
-            self._kept.popitem(last=False)
 
     def take(self, user_id: str, conversation_id: str) -> Iterable[ShownRecord]:
         """What was shown in a conversation, which is kept no longer; empty for nothing."""
@@ -70,8 +68,6 @@ class ShownRecords:
     def add_stated(self, user_id: str, conversation_id: str, keys: list[Key]) -> None:
         """Keep what the last turn of the assistant stated, until the next turn of the conversation."""
         self._stated[(user_id, conversation_id)] = keys
-        while len(self._stated) > MAX_TRACKED_CONVERSATIONS:
-            self._stated.popitem(last=False)
 
     def take_stated(self, user_id: str, conversation_id: str) -> list[Key]:
         """What was stated just before, which is kept no longer; [] for nothing."""
@@ -82,15 +78,6 @@ class ShownRecords:
         for kept in (self._kept, self._stated):
             for place in [place for place in kept if place[0] == user_id]:
                 del kept[place]
-
-
-def get_shown_records(engine: Engine) -> ShownRecords:
-    """Those of this process; erasures empty them."""
-    found: ShownRecords | None = engine.process_state.get(SHOWN_KEY)
-    if found is None:
-        found = engine.process_state[SHOWN_KEY] = ShownRecords()
-        engine.erasure_callbacks.append(found.forget)
-    return found
 
 
 async def record_access(engine: Engine, scope: Scope, keys: Sequence[Key]) -> None:
@@ -127,7 +114,7 @@ def track_shown(
         told = dict(values)
         told |= {record.key: _get_value(record) for record in records if isinstance(record, USED_KINDS)}
         shown = [ShownRecord(key, frozenset(set(tokenize(value)) - asked)) for key, value in told.items()]
-        get_shown_records(engine).add(scope.user_id, scope.conversation_id, shown)
+        engine.get_shared(ShownRecords).add(scope.user_id, scope.conversation_id, shown)
 
 
 async def record_answers(engine: Engine, scope: Scope, turns: Sequence[Turn]) -> None:
@@ -136,7 +123,7 @@ async def record_answers(engine: Engine, scope: Scope, turns: Sequence[Turn]) ->
 
     Where that cannot be written the turns are stored all the same.
     """
-    records = get_shown_records(engine)
+    records = engine.get_shared(ShownRecords)
     for turn in turns:
         stated = records.take_stated(scope.user_id, turn.conversation_id)
         if turn.role == "user" and stated and _CONFIRMATION.fullmatch(turn.content.strip()):

@@ -25,7 +25,6 @@ CRON_FORMAT_HELP = "minute hour day month weekday, such as '0 9 * * 1-5' for nin
 
 CLAIM_TIMEOUT = timedelta(seconds=60)  # a run that is not reported as done by then is lost
 MAX_INTERVAL = timedelta(days=3660)
-CALLBACK_KEY = "schedules"  # under this name `Engine.process_state` holds who is told of due ones
 
 BuildChange = Callable[[WriteAttempt], Awaitable[Change | None]]
 DueCallback = Callable[[Schedule], object]
@@ -63,6 +62,13 @@ def _import_cronsim() -> tuple[Any, type[Exception]]:
     except ImportError as error:
         raise ConfigError("cron expressions need cronsim; run: pip install 'agentmem-graph[worker]'") from error
     return CronSim, CronSimError
+
+
+@dataclass
+class DueReceiver:
+    """The function that gets due schedules in this process, if any."""
+
+    callback: DueCallback | None = None
 
 
 @check_arguments
@@ -238,13 +244,9 @@ class Schedules:
         Without one they go to the setting `worker.webhook`; where that is not set either, they stay due until somebody
         claims them.
         """
-        kept = self._context.engine.process_state
-        if callback is None:
-            kept.pop(CALLBACK_KEY, None)
-        elif callable(callback):
-            kept[CALLBACK_KEY] = callback
-        else:
+        if callback is not None and not callable(callback):
             raise InvalidRecord(f"callback must be a function, got {type(callback).__name__}", field="callback")
+        self._context.engine.get_shared(DueReceiver).callback = callback
 
     # -- reading and writing
 

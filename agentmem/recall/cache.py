@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 
 from agentmem.core.columns import CONTAINS_QUESTION, MIN_TIME, Bools, Floats, Ints, RecordColumns
 from agentmem.core.lifecycle import MICROSECONDS_PER_DAY
+from agentmem.core.lru import LruDict
 from agentmem.core.scope import Scope
 from agentmem.core.telemetry import CacheStats
 from agentmem.errors import InvalidModelOutput
@@ -31,6 +32,7 @@ NO_NEIGHBOR = -1
 
 T = TypeVar("T")
 MAX_CACHED_ROWS = 1_000_000  # rows of all users together; some 60 bytes each
+MAX_CACHED_VIEWS = 4  # of one user
 MAX_CACHED_QUERIES = 1_000  # embedded queries per embedder
 SAMPLE_SIZE = 256  # turns whose word pieces are counted; 64 gave the same ranking quality on LoCoMo
 PAIR_BATCH_SIZE = 2048  # cosines asked for at a time
@@ -191,9 +193,8 @@ class UserCache:
     row_count: int = 0
     _neighbors: tuple[int, TurnNeighbors] | None = None
     _days: tuple[tuple[int, int], tuple[Ints, Ints]] | None = None
-    visible_records: OrderedDict[tuple[object, ...], Any] = field(
-        default_factory=OrderedDict
-    )  # see `visible_records` in visibility
+    # see `visible_records` in visibility
+    visible_records: LruDict[tuple[object, ...], Any] = field(default_factory=lambda: LruDict(MAX_CACHED_VIEWS))
     _computed: dict[Hashable, tuple[int, Bools, object, Any]] = field(default_factory=dict)
 
     def for_past_state(self) -> UserCache:
@@ -244,7 +245,7 @@ class RankingCache:
     def __init__(self, cache_stats: CacheStats) -> None:
         self._cache_stats = cache_stats
         self._users: OrderedDict[str, UserCache] = OrderedDict()
-        self._queries: dict[str, OrderedDict[bytes, QueryEmbedding]] = {}
+        self._queries: dict[str, LruDict[bytes, QueryEmbedding]] = {}
         self._circuit_breakers: dict[str, CircuitBreaker] = {}
 
     def for_user(self, user_id: str) -> UserCache:
@@ -268,7 +269,7 @@ class RankingCache:
         The last 1,000 per embedder are kept, by a digest of the text. Raises ModelUnavailable after `timeout` seconds
         (None: never for that reason) and for 30 s thereafter, else what the embedder raises.
         """
-        cache = self._queries.setdefault(embedder.identity, OrderedDict())
+        cache = self._queries.setdefault(embedder.identity, LruDict(MAX_CACHED_QUERIES))
         key = blake2b(text.encode("utf-8", "surrogatepass"), digest_size=16).digest()
         found = cache.get(key)
         known = found is not None and not (with_tokens and found[1] is None)
@@ -282,9 +283,6 @@ class RankingCache:
             asked = self._circuit_breakers.setdefault(embedder.identity, CircuitBreaker(embedder.identity))
             found = await (send() if timeout is None else asked.call(send, timeout))
         cache[key] = found
-        cache.move_to_end(key)
-        while len(cache) > MAX_CACHED_QUERIES:
-            cache.popitem(last=False)
         return found
 
 

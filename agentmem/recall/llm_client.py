@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections import OrderedDict
 from collections.abc import Callable
 from hashlib import blake2b
 from typing import Protocol, TypeVar
 
 from pydantic import BaseModel, Field
 
+from agentmem.core.lru import LruDict
 from agentmem.errors import ConfigError
 from agentmem.models.protocols import LLMRequest
 from agentmem.models.retry import CircuitBreaker
@@ -59,7 +59,7 @@ class CachedLLM:
         self.budget = Budget()
         self._get_source = get_source
         self._llm: StructuredLLM | None = None
-        self._replies: OrderedDict[bytes, BaseModel] = OrderedDict()
+        self._replies: LruDict[bytes, BaseModel] = LruDict(MAX_CACHED_REPLIES)
         self._circuit_breaker = CircuitBreaker("the language model")
 
     async def ask(self, request: LLMRequest, reply_type: type[M], timeout: float | None = None) -> M:
@@ -78,10 +78,7 @@ class CachedLLM:
                 return answer
 
             found = await (send() if timeout is None else self._circuit_breaker.call(send, timeout))
-            self._replies[key] = found
-        self._replies.move_to_end(key)
-        while len(self._replies) > MAX_CACHED_REPLIES:
-            self._replies.popitem(last=False)
+        self._replies[key] = found
         return found
 
     def get_llm(self) -> StructuredLLM:

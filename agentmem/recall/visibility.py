@@ -6,7 +6,6 @@ text, rarely in what they may see.
 
 from __future__ import annotations
 
-from collections import OrderedDict
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, tzinfo
@@ -30,7 +29,6 @@ from agentmem.stores.protocols import GraphStore, VectorIndex
 from agentmem.text.query_parser import parse_query
 
 DEFAULT_STATEMENT_RATIO = 0.5  # with fewer turns than say anything; a guess
-MAX_CACHED_VIEWS = 4  # of one user
 MAX_ASKING_TURNS = 5  # at the end of a conversation, among which the one that asks is looked for
 
 FilterKey = tuple[object, ...]
@@ -75,16 +73,13 @@ def visible_records(
         min_turns,
     )
     moment = to_micros(now)
-    held: OrderedDict[FilterKey, _CachedVisibility] = cache.visible_records
-    found = held.pop(filters, None)
+    found: _CachedVisibility | None = cache.visible_records.get(filters)
     if found is None or found.seq != columns.seq or not found.since <= moment < found.until:
         since, until = (MIN_TIME, MAX_TIME) if request.as_of is not None else _stable_interval(columns, moment)
         found = _CachedVisibility(
             columns.seq, since, until, _build_visible_records(columns, request, scope, now, cache, min_turns)
         )
-    held[filters] = found
-    while len(held) > MAX_CACHED_VIEWS:
-        held.popitem(last=False)
+    cache.visible_records[filters] = found
     return found.visible
 
 

@@ -25,7 +25,7 @@ from agentmem.errors import AgentMemError
 from agentmem.jobs.job import JobOptions, JobReport
 from agentmem.jobs.runner import leased_job
 from agentmem.memory.context import MemoryContext
-from agentmem.memory.schedules import CALLBACK_KEY, Schedules, is_lost
+from agentmem.memory.schedules import DueReceiver, Schedules, is_lost
 
 NAME = "schedules"
 MINUTES = 1.0
@@ -109,7 +109,7 @@ class _ScheduleDelivery:
 
 def has_receiver(engine: Engine) -> bool:
     """Whether there is a function of `on_due` in this process, or a `worker.webhook`."""
-    return CALLBACK_KEY in engine.process_state or engine.settings.worker.webhook is not None
+    return engine.get_shared(DueReceiver).callback is not None or engine.settings.worker.webhook is not None
 
 
 async def deliver(engine: Engine, schedule: Schedule) -> None:
@@ -117,7 +117,7 @@ async def deliver(engine: Engine, schedule: Schedule) -> None:
 
     Raises whatever goes wrong there; from a service that answers with anything but 200 to 299, an OSError.
     """
-    callback = engine.process_state.get(CALLBACK_KEY)
+    callback = engine.get_shared(DueReceiver).callback
     webhook = engine.settings.worker.webhook
     if callback is not None:
         if inspect.iscoroutinefunction(callback):

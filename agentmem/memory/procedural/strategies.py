@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections import OrderedDict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Annotated, Any
@@ -14,6 +13,7 @@ import numpy as np
 from agentmem.core.arguments import check_arguments
 from agentmem.core.changes import Change, WriteAttempt, hash_request
 from agentmem.core.columns import RecordColumns
+from agentmem.core.lru import LruDict
 from agentmem.core.plain_values import describe_value, has_visible
 from agentmem.core.procedural_records import MAX_REFERENCES, Outcome, Strategy, ToolInvocation
 from agentmem.core.record import Key, Record, Status
@@ -32,7 +32,6 @@ from agentmem.text.tokenizer import tokenize
 MIN_SUCCESS_LOW = 0.2  # of what is told to have worked; 1 of 1 has .21
 MAX_TOP_K = 100
 MAX_TASK_CHARS = 10_000  # characters of a task that are looked for
-SUGGESTIONS_KEY = "strategies found"  # by conversation, in the process
 MAX_TRACKED_CONVERSATIONS = 1_000  # of which that is remembered
 
 _OUTCOME_PATTERN = re.compile(
@@ -300,21 +299,25 @@ class Strategies:
         return term_overlap(having, len(ordinals))
 
 
+class SuggestedStrategies(LruDict[tuple[str, str], list[str]]):
+    """The ids of the strategies found first in this process, by user and conversation."""
+
+    def __init__(self) -> None:
+        super().__init__(MAX_TRACKED_CONVERSATIONS)
+
+
 def remember_suggestion(engine: Engine, scope: Scope, strategy_id: str) -> None:
     """Note that a strategy was found first in the conversation that goes on, for `reflect`."""
     if scope.conversation_id is None:
         return
-    kept: OrderedDict[tuple[str, str], list[str]] = engine.process_state.setdefault(SUGGESTIONS_KEY, OrderedDict())
+    kept = engine.get_shared(SuggestedStrategies)
     key = (scope.user_id, scope.conversation_id)
     kept[key] = list(dict.fromkeys((*kept.pop(key, ()), strategy_id)))[-MAX_REFERENCES:]
-    while len(kept) > MAX_TRACKED_CONVERSATIONS:
-        kept.popitem(last=False)
 
 
 def list_suggestions(engine: Engine, scope: Scope, conversation_id: str) -> list[str]:
     """The strategies that were the first of a recall, a context or `find_strategies` here, in this process."""
-    kept = engine.process_state.get(SUGGESTIONS_KEY, {})
-    first = list(kept.get((scope.user_id, conversation_id), ()))
+    first = list(engine.get_shared(SuggestedStrategies).get((scope.user_id, conversation_id), ()))
     for receipt in engine.receipts.values():
         if (receipt.scope.user_id, receipt.scope.conversation_id) == (scope.user_id, conversation_id):
             first += [name for kind, name in receipt.delivered if kind == "Strategy"][:1]

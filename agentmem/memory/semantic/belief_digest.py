@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import OrderedDict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
@@ -10,9 +9,9 @@ from datetime import datetime, timedelta
 from agentmem.core.clock import add_time, to_utc
 from agentmem.core.columns import RecordColumns
 from agentmem.core.local_time import LocalTime
+from agentmem.core.lru import LruDict
 from agentmem.core.record import Key, Status
 from agentmem.core.records import Fact
-from agentmem.engine.engine import Engine
 from agentmem.memory.context import MemoryContext
 from agentmem.memory.semantic.belief_lines import BeliefLine, build_belief_lines, find_named_slot
 from agentmem.memory.semantic.belief_view import BeliefView
@@ -21,7 +20,6 @@ from agentmem.memory.semantic.standing import Standings, build_standings
 from agentmem.memory.user_zone import find_user_zone
 from agentmem.stores.values import Where
 
-DIGESTS_KEY = "belief digests"  # in the process
 FactsSeen = tuple[int, int]
 MAX_RETIRED = 1_000  # beliefs that are read beside what holds
 MAX_DIGESTS = 256  # scopes that are kept, those used last
@@ -71,7 +69,7 @@ def _see_facts(columns: RecordColumns) -> FactsSeen:
 class BeliefDigests:
     """The digests of this process by user and readable channels."""
 
-    _kept: OrderedDict[tuple[str, tuple[str, ...]], _KeptDigest] = field(default_factory=OrderedDict)
+    _kept: LruDict[tuple[str, tuple[str, ...]], _KeptDigest] = field(default_factory=lambda: LruDict(MAX_DIGESTS))
 
     async def read(self, context: MemoryContext) -> BeliefDigest:
         """What is believed now in the channels that a scope may read; empty where nothing is."""
@@ -83,10 +81,7 @@ class BeliefDigests:
             digest, facts = await _build_digest(context, now)
             end = min((each for each in _list_boundaries(facts) if each > now), default=None)
             known = _KeptDigest(digest, columns.seq, _see_facts(columns), now, end)
-            self._kept[place] = known
-        self._kept.move_to_end(place)
-        while len(self._kept) > MAX_DIGESTS:
-            self._kept.popitem(last=False)
+        self._kept[place] = known
         return known.digest
 
     def forget(self, user_id: str) -> None:
@@ -100,7 +95,7 @@ async def read_digest(
 ) -> BeliefDigest:
     """What is believed now, or at a moment of the world and by what was known at a moment of the record."""
     if as_of is None and known_at is None:
-        return await get_belief_digests(context.engine).read(context)
+        return await context.engine.get_shared(BeliefDigests).read(context)
     moment = await context.engine.now(context.scope) if as_of is None else to_utc(as_of, "as_of")
     return (await _build_digest(context, moment, known_at))[0]
 
@@ -130,15 +125,6 @@ async def _read_retired(context: MemoryContext) -> list[Fact]:
     where = Where(kinds=("Fact",), channels=context.scope.readable_channels(), status=(Status.SUPERSEDED,))
     found = await context.engine.log.find(context.scope, where, descending=True, limit=MAX_RETIRED)
     return [fact for fact in found if isinstance(fact, Fact) and fact.slot and fact.superseded_at is not None]
-
-
-def get_belief_digests(engine: Engine) -> BeliefDigests:
-    """Those of this process; erasures empty them."""
-    found: BeliefDigests | None = engine.process_state.get(DIGESTS_KEY)
-    if found is None:
-        found = engine.process_state[DIGESTS_KEY] = BeliefDigests()
-        engine.erasure_callbacks.append(found.forget)
-    return found
 
 
 def _list_boundaries(facts: Iterable[Fact]) -> Iterator[datetime]:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import math
 import threading
-from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -15,6 +14,7 @@ from numpy.typing import ArrayLike, NDArray
 from pydantic import BaseModel, ConfigDict, Field
 
 from agentmem.core.event_loop import BACKGROUND_LOOP
+from agentmem.core.lru import LruDict
 from agentmem.core.plain_values import copy_json, describe_value, has_visible
 from agentmem.core.record import Text, UtcDatetime
 from agentmem.core.telemetry import WARNING, log_event
@@ -118,8 +118,7 @@ class EmbeddingCache:
 
     def __init__(self, embedder: Embedder, size: int) -> None:
         self.embedder = embedder
-        self._size = size
-        self._vectors: OrderedDict[str, Vector | None] = OrderedDict()
+        self._vectors: LruDict[str, Vector | None] = LruDict(size)
         self._lock = threading.Lock()
 
     def __len__(self) -> int:
@@ -136,11 +135,7 @@ class EmbeddingCache:
     def add(self, vectors: Mapping[str, Vector | None]) -> None:
         """Add vectors; the longest unused ones make room."""
         with self._lock:
-            for text, vector in vectors.items():
-                self._vectors[text] = vector
-                self._vectors.move_to_end(text)
-            while len(self._vectors) > self._size:
-                self._vectors.popitem(last=False)
+            self._vectors.update(vectors)
 
     def get_or_embed(self, texts: Sequence[str]) -> list[Vector | None]:
         """A unit vector for each text. Raises ModelUnavailable when the embedder cannot be reached."""

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import os
 from contextlib import suppress
-from functools import partial
 from itertools import count
 from pathlib import Path
 from threading import Lock
@@ -45,6 +44,10 @@ class SessionPages:
 
     def __init__(self, home: Path) -> None:
         self.home = home
+        self.reset()
+
+    def reset(self) -> None:
+        """Start with versions and a lock of this process."""
         self.pid = os.getpid()
         self._versions = count(1)
         self._written_versions: dict[str, int] = {}
@@ -73,20 +76,17 @@ class SessionPages:
                     self._written_versions.clear()
         return self.home / AGENTS_FOLDER / name / PAGE_FILE_NAME
 
+    def forget(self, user_id: str) -> None:
+        """Remove the pages of this host, beside the loop: another process erased something of the user."""
+        asyncio.get_running_loop().run_in_executor(None, _remove_pages_or_log, self.home, user_id)
+
 
 def get_session_pages(engine: Engine) -> SessionPages:
-    """Those of an opened memory, shared by all of its views, and anew after a fork."""
-    found: SessionPages | None = engine.process_state.get(PAGE_FILE_NAME)
-    if found is None or found.pid != os.getpid():
-        if found is None:
-            engine.erasure_callbacks.append(partial(_schedule_page_removal, engine.settings.home))
-        found = engine.process_state[PAGE_FILE_NAME] = SessionPages(engine.settings.home)
+    """Those of an opened memory, shared by all of its views; reset after a fork."""
+    found = engine.get_shared(SessionPages, lambda: SessionPages(engine.settings.home))
+    if found.pid != os.getpid():
+        found.reset()
     return found
-
-
-def _schedule_page_removal(home: Path, user_id: str) -> None:
-    """Another process erased something of the user: remove the pages of this host, beside the loop."""
-    asyncio.get_running_loop().run_in_executor(None, _remove_pages_or_log, home, user_id)
 
 
 def _remove_pages_or_log(home: Path, user_id: str) -> None:

@@ -29,7 +29,6 @@ from agentmem.text.tokenizer import rank_by_bm25
 MEGABYTE = 1024 * 1024
 BACKOFF_SECONDS = 30.0  # seconds without tries after the embedder failed
 MAX_RESULTS = 100  # results of one search
-_STATE_KEY = "outputs"
 
 
 class ToolOutput(BaseModel):
@@ -154,11 +153,7 @@ class ToolOutputStore:
 
 def get_output_store(engine: Engine) -> ToolOutputStore:
     """Those of an opened memory, shared by all of its views."""
-    if _STATE_KEY not in engine.process_state:
-        made = engine.process_state[_STATE_KEY] = ToolOutputStore.from_settings(engine.settings)
-        engine.erasure_callbacks.append(made.forget)
-    found: ToolOutputStore = engine.process_state[_STATE_KEY]
-    return found
+    return engine.get_shared(ToolOutputStore, lambda: ToolOutputStore.from_settings(engine.settings))
 
 
 async def remember_output(
