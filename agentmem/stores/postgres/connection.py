@@ -1,20 +1,26 @@
-"""A connection to a Postgres server; see `stores.sql.connection` for what each method does. Imports the driver."""
+"""A connection to a Postgres server; see `stores.sql.connection` for what each method does."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
-
-import psycopg
+from functools import cache
+from typing import TYPE_CHECKING, Any
 
 from agentmem.stores.codec import render_json, shorten_key
 from agentmem.stores.sql.connection import Dialect, Keys, Row
 from agentmem.text.templates import load_statement
 
+if TYPE_CHECKING:
+    from psycopg import AsyncConnection
+
+    _DriverConnection = AsyncConnection[Any]
+else:
+    _DriverConnection = object  # the driver is an extra: `build_connection_class` joins the two
+
 DIALECT = Dialect("%({})s", "{} = ANY(%({})s::text[])", shorten_key)
 
 
-class PostgresConnection(psycopg.AsyncConnection[Any]):
+class PostgresConnection(_DriverConnection):
     """A connection of the pool, or one of its own.
 
     Inside a pipeline a statement is sent without waiting for those before it; reading rows waits.
@@ -73,6 +79,14 @@ class PostgresConnection(psycopg.AsyncConnection[Any]):
     async def lock_user(self, user_id: str, /) -> None:
         """Wait for the user's writers, and keep others waiting up to the end of the transaction."""
         await self.run("write.lock", user_id=user_id)
+
+
+@cache
+def build_connection_class() -> type[PostgresConnection]:
+    """The class of connections that the driver opens."""
+    import psycopg
+
+    return type("PostgresDriverConnection", (PostgresConnection, psycopg.AsyncConnection), {})
 
 
 def _bind(values: Mapping[str, Any]) -> dict[str, Any]:

@@ -96,13 +96,13 @@ class PostgresDatabase:
         self, principal: Principal, work: Callable[[PostgresConnection], Awaitable[T]], *, timeout_seconds: float
     ) -> T:
         """Run a function and commit, on a connection of its own that waits for each statement (scripts, COPY)."""
-        from agentmem.stores.postgres.connection import PostgresConnection
+        from agentmem.stores.postgres.connection import build_connection_class
 
         if self._closed:
             raise Closed(f"the connection to {self.address} was closed")
         sql = load_templates(__package__, "database.sql")
         with self._translate_errors():
-            async with await PostgresConnection.connect(self._conninfo) as connection:
+            async with await build_connection_class().connect(self._conninfo) as connection:
                 await connection.execute(sql["limits"], _session_settings(principal, timeout_seconds, "alone"))
                 return await work(connection)
 
@@ -237,14 +237,14 @@ class PostgresDatabase:
         import psycopg
         import psycopg_pool
 
-        from agentmem.stores.postgres.connection import PostgresConnection
+        from agentmem.stores.postgres.connection import build_connection_class
 
         # The pool itself only says that it has no connection; this one says why.
         first = await psycopg.AsyncConnection.connect(self._conninfo)
         await first.close()
         pool: Pool = psycopg_pool.AsyncConnectionPool(
             self._conninfo,
-            connection_class=PostgresConnection,
+            connection_class=build_connection_class(),
             kwargs={"autocommit": True},
             configure=_configure,
             min_size=1,
