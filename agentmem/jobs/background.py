@@ -14,7 +14,7 @@ from agentmem.core.telemetry import DEBUG, WARNING, log_event
 from agentmem.engine.engine import Engine
 from agentmem.errors import AgentMemError, Closed
 from agentmem.jobs.job import JobOptions, list_scheduled_jobs
-from agentmem.jobs.runner import run_job_for_user, trigger_of
+from agentmem.jobs.runner import run_job_for_user
 from agentmem.stores.values import Where
 
 QUIET_SECONDS = 10.0  # without a new turn of a user, until the jobs of that user run
@@ -131,11 +131,11 @@ class BackgroundJobs:
         engine = self._engine
         options = JobOptions(limit=MAX_CONVERSATIONS, budget=engine.llms.build_budget())
         has_more = has_failed = False
-        for name, module in list_scheduled_jobs().items():
-            if trigger_of(module) == "clock":
+        for name, job in list_scheduled_jobs().items():
+            if job.run is None:
                 continue
             try:
-                report = await run_job_for_user(engine, module, Scope(user_id), options)
+                report = await run_job_for_user(engine, job, Scope(user_id), options)
                 has_more |= bool(report.pending and report.conversations)
                 has_failed |= bool(report.stop_reason)
             except Closed:

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass, field
-from datetime import datetime
 
 from agentmem.core.changes import Change, WriteAttempt
 from agentmem.core.record import Key, Record
 from agentmem.core.scope import Scope
 from agentmem.engine.engine import Engine
 from agentmem.jobs.job import JobReport, context_for
+from agentmem.jobs.runner import LeasedRun
 from agentmem.stores.admin import DEAD_LETTER_ATTEMPTS
 from agentmem.stores.due_updates import build_due_date
 from agentmem.stores.job_queue import DueDate
@@ -55,15 +55,13 @@ async def record_failures(
 
 
 @dataclass
-class DueRecordsRun:
+class DueRecordsRun(LeasedRun):
     """One run of a job over what is due for one user."""
 
-    engine: Engine
-    scope: Scope
-    report: JobReport
-    now: datetime
-    fence: int
     seen: set[Key] = field(default_factory=set)
+
+    def __post_init__(self) -> None:
+        self.now = self.engine.clock.now()
 
     async def read_pages(self, job: str) -> AsyncIterator[list[Record]]:
         """The records that are due for a job and were not looked at in this run, those due longest first.
@@ -75,6 +73,7 @@ class DueRecordsRun:
             if not (keys := await self._read_unseen_keys(job)):
                 return
             self.seen.update(keys)
+            self.options.progress(self.report.job, len(self.seen), len(self.seen))
             records = await self._read_records(keys)
             await self.set_due_dates([DueDate(*key, None) for key in keys if key not in records])
             yield list(records.values())

@@ -1,13 +1,7 @@
 """What runs while nobody asks: one file per job, found by its name.
 
-A job module `agentmem/jobs/builtin/<job>.py` that people can ask for defines
-`async def run(engine: Engine, scope: Scope, options: JobOptions) -> JobReport`. It works for one user, leased,
-and may be stopped at any point: what it did stays, what it did not do waits for the next run.
-
-A worker runs those with a `TRIGGER`, every `MINUTES`: `changes` for users who wrote since, `due` for users with records
-that crossed a threshold of the job. `clock` is for work that concerns no user by itself, and such a job defines
-`async def run_for_all(engine: Engine, operator: Operator, options: JobOptions) -> JobReport` in place of `run`.
-Beside `changes`, `WATCHES` names the kinds of records that concern the job: what jobs write wakes others the less.
+A module `agentmem/jobs/builtin/<job>.py` defines `JOB`, a `Job`. Its `run` works for one user, leased, and may be
+stopped at any point: what it did stays, what it did not do waits for the next run.
 """
 
 from __future__ import annotations
@@ -15,12 +9,12 @@ from __future__ import annotations
 import importlib
 import pkgutil
 import sys
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
-from types import ModuleType
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 from agentmem.core.plain_values import describe_value
-from agentmem.core.scope import Scope, channel_scope
+from agentmem.core.scope import Operator, Scope, channel_scope
 from agentmem.core.telemetry import ProgressCallback, no_progress
 from agentmem.errors import InvalidRecord
 from agentmem.jobs import builtin
@@ -51,6 +45,10 @@ class JobOptions:
     limit: int = DEFAULT_LIMIT
     progress: ProgressCallback = no_progress
     budget: Budget | None = None
+
+    def open_budget(self, engine: Engine) -> Budget:
+        """The account of this run."""
+        return engine.llms.build_budget() if self.budget is None else self.budget.child()
 
 
 @dataclass(slots=True, kw_only=True)
@@ -87,6 +85,12 @@ class JobReport:
         """Whether the run read nothing because a model failed."""
         return bool(self.failed or self.is_model_away) and not self.counts.get("turns")
 
+    def set_usage(self, budget: Budget) -> None:
+        """Take over what models used up of this account."""
+        used = budget.total
+        self.calls, self.tokens, self.cost = used.calls, used.tokens, used.cost
+        self.usage = dict(budget.by_purpose)
+
     def add_counts(self, **more: int) -> None:
         """Add to the counts; what did not happen is left out."""
         for name, number in more.items():
@@ -94,24 +98,40 @@ class JobReport:
                 self.counts[name] = self.counts.get(name, 0) + number
 
 
-def list_jobs() -> dict[str, ModuleType]:
+JobFunction = Callable[["Engine", Scope, JobOptions], Awaitable[JobReport]]
+
+
+@dataclass(frozen=True, slots=True)
+class Job:
+    """A job and when a worker runs it: every so many `minutes`, for whom its `trigger` names.
+
+    `changes` is for users who wrote records of the kinds that it `watches` (of any, if empty) since; `due` for users
+    with records that crossed a threshold of the job, or of those in `also_due`. `clock` is for work that concerns no
+    user by itself: such a job has `run_for_all` in place of `run`.
+    """
+
+    name: str
+    minutes: float
+    trigger: Literal["changes", "due", "clock"]
+    run: JobFunction | None = None
+    run_for_all: Callable[[Engine, Operator, JobOptions], Awaitable[JobReport]] | None = None
+    watches: tuple[str, ...] = ()
+    also_due: tuple[str, ...] = ()
+
+
+def list_jobs() -> dict[str, Job]:
     """The jobs that can be run for a user, by name."""
-    return {name: module for name, module in _import_job_modules().items() if callable(getattr(module, "run", None))}
+    return {name: job for name, job in sorted(list_scheduled_jobs().items()) if job.run}
 
 
-def list_scheduled_jobs() -> dict[str, ModuleType]:
-    """The jobs that a worker runs, by name, the most frequent first."""
-    found = {name: module for name, module in _import_job_modules().items() if hasattr(module, "TRIGGER")}
-    return dict(sorted(found.items(), key=lambda item: (item[1].MINUTES, item[0])))
-
-
-def _import_job_modules() -> dict[str, ModuleType]:
+def list_scheduled_jobs() -> dict[str, Job]:
+    """All jobs, by name, the most frequent first."""
     names = (item.name for item in pkgutil.iter_modules(builtin.__path__) if not item.name.startswith("_"))
-    found = [importlib.import_module(f"{builtin.__name__}.{name}") for name in names]
-    return {module.NAME: module for module in sorted(found, key=lambda module: str(module.NAME))}
+    found: list[Job] = [importlib.import_module(f"{builtin.__name__}.{name}").JOB for name in names]
+    return {job.name: job for job in sorted(found, key=lambda job: (job.minutes, job.name))}
 
 
-def select_jobs(job: str | None) -> dict[str, ModuleType]:
+def select_jobs(job: str | None) -> dict[str, Job]:
     """The job of this name, or all of them. Raises InvalidRecord naming the known ones."""
     jobs = list_jobs()
     if job is None:

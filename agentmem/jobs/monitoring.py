@@ -153,7 +153,7 @@ class _StoreCollector:
 
     async def _read_gauges(self) -> list[GaugeFamily]:
         engine, jobs = self._worker.engine, self._worker.jobs
-        waits = {name: await self._read_wait_seconds(name) for name in jobs if jobs[name].TRIGGER == "changes"}
+        waits = {name: await self._read_wait_seconds(name) for name in jobs if jobs[name].trigger == "changes"}
         reports = await read_last_reports(engine, list(jobs))
         names = [projection.name for projection in engine.vector_projections]
         names += [] if engine.graph_projection is None else [engine.graph_projection.name]

@@ -8,12 +8,11 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Sequence
+from abc import ABC, abstractmethod
+from collections.abc import AsyncIterator, Callable, Collection, Sequence
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
-from functools import wraps
-from types import ModuleType
 from typing import Any
 from urllib.parse import quote
 
@@ -22,13 +21,10 @@ from agentmem.core.scope import Operator, Scope
 from agentmem.core.telemetry import DEBUG, INFO, WARNING, log_event
 from agentmem.engine.engine import Engine
 from agentmem.errors import AgentMemError, LeaseLost, StoreError
-from agentmem.jobs.job import JobOptions, JobReport
+from agentmem.jobs.job import Job, JobFunction, JobOptions, JobReport
 from agentmem.stores.job_queue import MAX_WAIT, JobState
 
 LEASE_SECONDS = 30.0
-
-LeasedWork = Callable[[Engine, Scope, JobOptions, JobReport, int], Awaitable[None]]
-JobFunction = Callable[[Engine, Scope, JobOptions], Awaitable[JobReport]]
 
 OPERATOR = Operator("worker")
 PAGE_SIZE = 1000
@@ -82,30 +78,62 @@ async def publish_lock(engine: Engine, scope: Scope) -> AsyncIterator[None]:
             await engine.session.delete(scope, key)
 
 
-def leased_job(name: str) -> Callable[[LeasedWork], JobFunction]:
-    """Make the `run` of a job of its work: under the lease of this job and user, timed, with a report.
+@dataclass
+class LeasedRun(ABC):
+    """One run of a job for one user; each job does its work in a class of this kind."""
 
-    The work is given the report to fill in and the lease's token. While another worker has the lease, or takes it over,
-    the report says so in `stop_reason`.
+    engine: Engine
+    scope: Scope
+    options: JobOptions
+    report: JobReport
+    fence: int = field(default=0, init=False)  # the token of the lease
+
+    @abstractmethod
+    async def run_all(self) -> None:
+        """Do the work, and fill in the report."""
+
+    async def preview(self) -> bool:
+        """Say what a run would do, without the lease; False where that takes a run."""
+        return False
+
+    def log_end(self) -> None:  # noqa: B027  few jobs tell anything
+        """Tell that a run ended, where a job does."""
+
+    async def find_changed_channels(self, kind: str, after_seq: int) -> list[str]:
+        """The channels in which records of this kind were written after a position."""
+        columns = await self.engine.read_columns(self.scope)
+        fresh = (columns.kind == columns.kinds.find_code(kind)) & (columns.seqs > after_seq)
+        return sorted({columns.channels.values[code] for code in columns.channel[fresh].tolist()})
+
+
+def build_leased_run(name: str, kind: type[LeasedRun], what: str = "") -> JobFunction:
+    """The `run` of a job that works under the lease of this job and user, timed, with a report.
+
+    While another worker has the lease, or takes it over, the report says so of `what` in `stop_reason`.
     """
 
-    def decorate(work: LeasedWork) -> JobFunction:
-        @wraps(work)
-        async def run(engine: Engine, scope: Scope, options: JobOptions) -> JobReport:
-            engine.check_open()
-            watch = Stopwatch(engine.clock)
-            report = JobReport(job=name, user_id=scope.user_id, dry_run=options.dry_run)
-            try:
-                async with hold_lease(engine, f"{name}:{scope.user_id}", f"job {name} of {scope.user_id!r}") as fence:
-                    await work(engine, scope, options, report, fence)
-            except LeaseLost as error:
-                report.stop_reason = str(error)
-            report.seconds = watch.milliseconds() / 1000
+    async def run(engine: Engine, scope: Scope, options: JobOptions) -> JobReport:
+        engine.check_open()
+        watch = Stopwatch(engine.clock)
+        report = JobReport(job=name, user_id=scope.user_id, dry_run=options.dry_run)
+        work = kind(engine, scope, options, report)
+        if options.dry_run and await work.preview():
             return report
+        if options.retry_parked and not options.dry_run:
+            await engine.admin.requeue_dead_letters(name, scope)
+        try:
+            async with hold_lease(
+                engine, f"{name}:{scope.user_id}", what or f"job {name} of {scope.user_id!r}"
+            ) as fence:
+                work.fence = fence
+                await work.run_all()
+        except LeaseLost as error:
+            report.stop_reason = str(error)
+        report.seconds = watch.milliseconds() / 1000
+        work.log_end()
+        return report
 
-        return run
-
-    return decorate
+    return run
 
 
 @dataclass(slots=True, kw_only=True)
@@ -141,13 +169,8 @@ class RunReport:
         self.has_more |= bool(report.pending and report.conversations)  # of this user; without progress it would spin
 
 
-def trigger_of(module: ModuleType) -> str:
-    """What makes a job run: `changes`, `due` or `clock`; "" for one that only people run."""
-    return str(getattr(module, "TRIGGER", ""))
-
-
 async def run_job(
-    engine: Engine, module: ModuleType, options: JobOptions, *, should_stop: Callable[[], bool] = lambda: False
+    engine: Engine, job: Job, options: JobOptions, *, should_stop: Callable[[], bool] = lambda: False
 ) -> RunReport:
     """One run of a job for whoever it has something to do for. Raises LeaseLost when a job for all is run elsewhere.
 
@@ -155,28 +178,29 @@ async def run_job(
     """
     watch = Stopwatch(engine.clock)
     options = replace(options, budget=engine.llms.build_budget())  # caps hold for the run, not for each user
-    report = RunReport(job=module.NAME, dry_run=options.dry_run)
-    if trigger_of(module) == "clock":
-        report.add(await module.run_for_all(engine, OPERATOR, options))
+    report = RunReport(job=job.name, dry_run=options.dry_run)
+    if job.run_for_all is not None:
+        report.add(await job.run_for_all(engine, OPERATOR, options))
         report.users = 0
     else:
-        await _run_for_users(engine, module, options, report, should_stop)
+        await _run_for_users(engine, job, options, report, should_stop)
     report.seconds = watch.milliseconds() / 1000
     await _write_report(engine, report)
     _log_report(report)
     return report
 
 
-async def run_job_for_user(engine: Engine, module: ModuleType, scope: Scope, options: JobOptions) -> JobReport:
+async def run_job_for_user(engine: Engine, job: Job, scope: Scope, options: JobOptions) -> JobReport:
     """Run a job for one user and note how far it came. Raises what the job raises."""
     head = (await engine.log.head(scope)).seq
-    report: JobReport = await module.run(engine, scope, options)
-    if not options.dry_run and trigger_of(module):
+    assert job.run is not None
+    report = await job.run(engine, scope, options)
+    if not options.dry_run:
         own = {*report.operation_ids}
         since = await engine.log.changes(scope, head, len(own) + 1) if own else []
         if since and own >= {entry.operation_id for entry in since}:
             head = since[-1].seq  # nobody wrote but the job itself: it need not look at that again
-        await _write_state(engine, module, scope, report, head)
+        await _write_state(engine, job, scope, report, head)
     return report
 
 
@@ -191,41 +215,37 @@ async def read_last_reports(engine: Engine, jobs: Sequence[str]) -> dict[str, di
 
 
 async def _run_for_users(
-    engine: Engine, module: ModuleType, options: JobOptions, report: RunReport, should_stop: Callable[[], bool]
+    engine: Engine, job: Job, options: JobOptions, report: RunReport, should_stop: Callable[[], bool]
 ) -> None:
     seen: set[str] = set()
     left = options.limit
     for _ in range(MAX_USER_BATCHES):
-        users = await _eligible_users(engine, module, seen)
+        users = await _eligible_users(engine, job, seen)
         if not users:
             return
         for number, user_id in enumerate(users):
             if should_stop() or report.abort_others or left <= 0:
                 report.has_more = True
                 return
-            options.progress(module.NAME, len(seen), len(seen) + len(users) - number)
+            options.progress(job.name, len(seen), len(seen) + len(users) - number)
             most = min(PER_USER_LIMIT, left) if len(users) > number + 1 else left
             seen.add(user_id)
-            left -= await _run_for_user(engine, module, Scope(user_id), replace(options, limit=most), report)
+            left -= await _run_for_user(engine, job, Scope(user_id), replace(options, limit=most), report)
     report.has_more = True
 
 
-async def _eligible_users(engine: Engine, module: ModuleType, seen: Collection[str]) -> list[str]:
+async def _eligible_users(engine: Engine, job: Job, seen: Collection[str]) -> list[str]:
     """The users to serve now who were not seen in this run, the one who waits longest first."""
-    jobs, name, now = engine.job_queue, module.NAME, engine.clock.now()
+    queue, name, now = engine.job_queue, job.name, engine.clock.now()
     limit = USER_BATCH_SIZE + len(seen)  # who was seen may still be due: everybody in a dry run
-    if trigger_of(module) == "due":
-        due = [
-            user
-            for job in (name, *getattr(module, "ALSO_DUE", ()))
-            for user in await jobs.due_users(job, now, OPERATOR, limit)
-        ]
+    if job.trigger == "due":
+        due = [user for each in (name, *job.also_due) for user in await queue.due_users(each, now, OPERATOR, limit)]
         waiting = [user for user in dict.fromkeys(due) if user not in seen][:USER_BATCH_SIZE]
-        states = [await jobs.state(name, Scope(user)) for user in waiting]
+        states = [await queue.state(name, Scope(user)) for user in waiting]
         too_late = add_time(now, MAX_WAIT)
         return [each.user_id for each in states if each.due_at is None or not now < each.due_at <= too_late]
-    await _enqueue_changed_users(engine, name, frozenset(getattr(module, "WATCHES", ())))
-    pending = await jobs.pending_users(name, now, OPERATOR, limit)
+    await _enqueue_changed_users(engine, name, frozenset(job.watches))
+    pending = await queue.pending_users(name, now, OPERATOR, limit)
     return [user for user in pending if user not in seen][:USER_BATCH_SIZE]
 
 
@@ -250,21 +270,19 @@ def _subtract_clock_skew(moment: datetime) -> datetime:
     return max(first, moment - CLOCK_SKEW) if moment - first > CLOCK_SKEW else first
 
 
-async def _run_for_user(
-    engine: Engine, module: ModuleType, scope: Scope, options: JobOptions, run_report: RunReport
-) -> int:
+async def _run_for_user(engine: Engine, job: Job, scope: Scope, options: JobOptions, run_report: RunReport) -> int:
     """Serve one user; how much of the run's budget that took."""
     try:
-        report = await run_job_for_user(engine, module, scope, options)
+        report = await run_job_for_user(engine, job, scope, options)
     except LeaseLost:
         return 0
     except StoreError:
         raise  # the store is away for everybody
     except AgentMemError as error:
-        log_event(WARNING, "job_failed", job=module.NAME, user_id=scope.user_id, error=type(error).__name__)
+        log_event(WARNING, "job_failed", job=job.name, user_id=scope.user_id, error=type(error).__name__)
         run_report.failed[scope.user_id] = type(error).__name__
         if not options.dry_run:
-            await _write_failure(engine, module, scope, error)
+            await _write_failure(engine, job, scope, error)
         return 0
     run_report.add(report)
     return report.conversations
@@ -273,16 +291,16 @@ async def _run_for_user(
 # -- what is noted
 
 
-async def _write_state(engine: Engine, module: ModuleType, scope: Scope, report: JobReport, head: int) -> None:
+async def _write_state(engine: Engine, job: Job, scope: Scope, report: JobReport, head: int) -> None:
     """Where the job stands now. Who is not done goes to the end of the queue."""
     now = engine.clock.now()
     done = not report.pending and not report.stop_reason
-    before = await engine.job_queue.state(module.NAME, scope)
+    before = await engine.job_queue.state(job.name, scope)
     again = None if done else now
     if report.stop_reason:
         again = add_time(now, INITIAL_BACKOFF)
     state = JobState(
-        module.NAME,
+        job.name,
         scope.user_id,
         head if done else before.seq,
         again,
@@ -302,9 +320,9 @@ async def _write_state(engine: Engine, module: ModuleType, scope: Scope, report:
     await _publish_state(engine, scope, state)
 
 
-async def _write_failure(engine: Engine, module: ModuleType, scope: Scope, error: AgentMemError) -> None:
+async def _write_failure(engine: Engine, job: Job, scope: Scope, error: AgentMemError) -> None:
     """Try again later, each time later."""
-    now, before = engine.clock.now(), await engine.job_queue.state(module.NAME, scope)
+    now, before = engine.clock.now(), await engine.job_queue.state(job.name, scope)
     attempts = before.attempts + 1
     again = add_time(now, min(MAX_BACKOFF, INITIAL_BACKOFF * 4 ** min(attempts - 1, 10)))
     state = replace(before, due_at=again, attempts=attempts, last_run_at=now, report={"error": type(error).__name__})

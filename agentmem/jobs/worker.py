@@ -7,7 +7,7 @@ import os
 import secrets
 import socket
 from collections.abc import Callable, Sequence
-from types import ModuleType, TracebackType
+from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
 from structlog.contextvars import bound_contextvars
@@ -16,7 +16,7 @@ from agentmem.core.plain_values import describe_value
 from agentmem.core.telemetry import INFO, WARNING, log_event
 from agentmem.engine.engine import Engine
 from agentmem.errors import AgentMemError, ConfigError, InvalidRecord, LeaseLost
-from agentmem.jobs.job import JobOptions, list_scheduled_jobs
+from agentmem.jobs.job import Job, JobOptions, list_scheduled_jobs
 from agentmem.jobs.runner import OPERATOR, RunReport, run_job
 
 if TYPE_CHECKING:
@@ -104,7 +104,7 @@ class ConsolidationWorker:
 
     def interval_seconds(self, name: str) -> float:
         """Seconds between two runs of a job: as the settings say, else as its file does."""
-        minutes = self.engine.settings.worker.minutes.get(name, self.jobs[name].MINUTES)
+        minutes = self.engine.settings.worker.minutes.get(name, self.jobs[name].minutes)
         return float(minutes) * 60
 
     async def stop(self, grace: float = GRACE_SECONDS) -> None:
@@ -165,12 +165,12 @@ def _build_worker_id() -> str:
     return f"{socket.gethostname()[:MAX_HOST_CHARACTERS]}-{os.getpid()}-{secrets.token_hex(4)}"
 
 
-def _select_jobs(jobs: Sequence[str] | None) -> dict[str, ModuleType]:
+def _select_jobs(jobs: Sequence[str] | None) -> dict[str, Job]:
     known = list_scheduled_jobs()
     for name in jobs or ():
         if name not in known:
             raise InvalidRecord(f"jobs must be among {', '.join(known)}, got {describe_value(name)}", field="jobs")
-    return {name: module for name, module in known.items() if jobs is None or name in jobs}
+    return {name: job for name, job in known.items() if jobs is None or name in jobs}
 
 
 def _build_scheduler() -> AsyncIOScheduler:

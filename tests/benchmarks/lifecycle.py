@@ -10,9 +10,8 @@ from __future__ import annotations
 import time
 from collections import Counter
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
-from types import ModuleType
 from typing import cast
 
 from agentmem.core.records import Fact
@@ -20,7 +19,7 @@ from agentmem.core.scope import Scope
 from agentmem.engine.engine import Engine
 from agentmem.errors import ConfigError
 from agentmem.facade.async_memory import AsyncAgentMemory
-from agentmem.jobs.job import JobOptions, JobReport, list_scheduled_jobs
+from agentmem.jobs.job import Job, JobOptions, JobReport, list_scheduled_jobs
 from agentmem.jobs.runner import run_job
 from tests.benchmarks.lifecycle_look import ExpectedOutcomes, FinalState, LifecycleObserver, LifecycleSnapshot
 from tests.benchmarks.lifecycle_people import GroundTruth, Person, Visit, build_people, distribute
@@ -269,13 +268,13 @@ class _Simulation:
         quiet = {name for name, kept in self.states.items() if number - kept.last_day >= IDLE_AFTER_DAYS}
         day = SimulatedDay(number, talked, len(quiet))
         self.clock.time = max(self.clock.time, START + timedelta(days=number) + NIGHT_OFFSET)
-        for name, module in list_scheduled_jobs().items():
+        for name, job in list_scheduled_jobs().items():
             if number % RUN_EVERY_DAYS.get(name, 1):
                 continue
             cost = day.jobs[name] = JobCost()
-            watched = _measure_job(module, cost, quiet)
+            watched = _measure_job(job, cost, quiet)
             begun = time.process_time()
-            for _ in range(max(1, int(MINUTES_PER_DAY / module.MINUTES))):
+            for _ in range(max(1, int(MINUTES_PER_DAY / job.minutes))):
                 self.clock.time += timedelta(seconds=10)
                 report = await run_job(self.memory.engine, watched, JobOptions())
                 cost.runs += 1
@@ -289,21 +288,20 @@ class _Simulation:
         return day
 
 
-def _measure_job(module: ModuleType, cost: JobCost, idle_users: set[str]) -> ModuleType:
+def _measure_job(job: Job, cost: JobCost, idle_users: set[str]) -> Job:
     """The job, with an eye on whom it serves."""
-    watched = ModuleType(module.__name__)
-    vars(watched).update(vars(module))
+    measured = job.run
+    if measured is None:
+        return job
 
     async def run(engine: Engine, scope: Scope, options: JobOptions) -> JobReport:
         begun = time.process_time()
         try:
-            return cast(JobReport, await module.run(engine, scope, options))
+            return await measured(engine, scope, options)
         finally:
             cost.served += 1
             if scope.user_id in idle_users:
                 cost.idle += 1
                 cost.idle_seconds += time.process_time() - begun
 
-    if hasattr(module, "run"):
-        vars(watched)["run"] = run
-    return watched
+    return replace(job, run=run)

@@ -296,7 +296,7 @@ def ours(token: str) -> Any:
         assert is_command(token), token
         return token
     if token.startswith("worker.minutes."):
-        return list_scheduled_jobs()[token.rpartition(".")[2]].MINUTES
+        return list_scheduled_jobs()[token.rpartition(".")[2]].minutes
     if token[0].isupper():
         name, given = CALL.fullmatch(token).groups()  # type: ignore[union-attr]
         assert is_call(token, getattr(agentmem, name.split(".")[0])), token

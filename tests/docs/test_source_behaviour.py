@@ -259,7 +259,7 @@ def exists(token: str, memory: AgentMemory) -> bool:
     if token[:1].isupper():
         name = re.split(r"[.(]", token)[0]
         return name in agentmem.__all__ and is_call(token, getattr(agentmem, name))
-    minutes = {name: module.MINUTES for name, module in list_scheduled_jobs().items()}
+    minutes = {name: job.minutes for name, job in list_scheduled_jobs().items()}
     if job := JOB.fullmatch(token):
         return minutes.get(job[1]) == float(job[2])
     return token in {SWARM, GLOBAL, *IN_SCHEMA} or is_setting(token)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -104,7 +105,7 @@ async def test_the_end_waits_for_a_stated_time_alone(home: Path, monkeypatch: py
     monkeypatch.setattr(background.BackgroundJobs.stop, "__defaults__", (0.1,))
     async with opened(home, background=True) as memory:
         await memory.store_turn("I live in Oslo.")
-        monkeypatch.setattr(consolidate, "run", hang)
+        monkeypatch.setattr(consolidate, "JOB", replace(consolidate.JOB, run=hang))
     assert started.is_set()
     assert gone.is_set()
 
@@ -131,7 +132,7 @@ async def test_what_failed_is_tried_again(home: Path, monkeypatch: pytest.Monkey
 
     monkeypatch.setattr(background, "QUIET_SECONDS", 0.05)
     monkeypatch.setattr(background, "RETRY_SECONDS", 0.05)
-    monkeypatch.setattr(consolidate, "run", fail_once)
+    monkeypatch.setattr(consolidate, "JOB", replace(consolidate.JOB, run=fail_once))
     async with opened(home, background=True) as memory:
         await memory.store_turn("I live in Oslo.")
         await wait_for(lambda: home_values(memory))

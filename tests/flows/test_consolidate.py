@@ -327,6 +327,6 @@ async def test_a_run_says_that_more_of_one_user_waits(tmp_path: Path) -> None:
     async with AsyncAgentMemory("alice", home=tmp_path, embedder="hash") as memory:
         for number in range(3):
             await memory.scoped(conversation_id=f"c{number}").store_turn(f"I live in Vigo, street {number}.")
-        first = await run_job(memory.engine, consolidate, JobOptions(limit=2))
-        second = await run_job(memory.engine, consolidate, JobOptions(limit=2))
+        first = await run_job(memory.engine, consolidate.JOB, JobOptions(limit=2))
+        second = await run_job(memory.engine, consolidate.JOB, JobOptions(limit=2))
         assert (first.has_more, second.has_more) == (True, False)

@@ -154,8 +154,9 @@ def jobs_by_hand(memory: AgentMemory, name: str) -> list[str]:
     """Run one job for this user whether or not anything waits; the operations that it did."""
     if name in list_jobs():
         return list(memory.consolidate(name)[0].operation_ids)
-    module = list_scheduled_jobs()[name]
-    return list(run(module.run_for_all(engine_of(memory), OPERATOR, JobOptions())).operation_ids)
+    job = list_scheduled_jobs()[name]
+    assert job.run_for_all is not None
+    return list(run(job.run_for_all(engine_of(memory), OPERATOR, JobOptions())).operation_ids)
 
 
 @pytest.mark.long

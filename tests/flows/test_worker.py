@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import sys
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
 from datetime import timedelta
@@ -27,9 +28,9 @@ OFTEN = dict.fromkeys(list_scheduled_jobs(), 0.2 / 60)
 DROPPED = '''
 """A job that was dropped in."""
 import asyncio
-from agentmem.jobs.job import JobReport
+from agentmem.jobs.job import Job, JobReport
 from agentmem.errors import InvalidModelOutput
-NAME, MINUTES, TRIGGER = "dropped_in", 0.001, "changes"
+NAME = "dropped_in"
 served, slow, bad = [], [], []
 async def run(resources, scope, options):
     if scope.user_id in bad:
@@ -38,6 +39,8 @@ async def run(resources, scope, options):
         await asyncio.Event().wait()
     served.append(scope.user_id)
     return JobReport(job=NAME, user_id=scope.user_id, counts={"turns": 1})
+
+JOB = Job(NAME, 0.001, "changes", run)
 '''
 
 
@@ -59,9 +62,8 @@ def dropped(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
     folder.mkdir()
     (folder / "dropped_in.py").write_text(DROPPED)
     monkeypatch.setattr(builtin, "__path__", [*builtin.__path__, str(folder)])
-    yield list_scheduled_jobs()["dropped_in"]
-    import sys
-
+    list_scheduled_jobs()
+    yield sys.modules["agentmem.jobs.builtin.dropped_in"]
     del sys.modules["agentmem.jobs.builtin.dropped_in"]
 
 
@@ -111,8 +113,8 @@ async def test_a_job_is_not_woken_by_kinds_that_are_none_of_its_business(tmp_pat
 
 
 async def test_every_watched_kind_is_a_kind() -> None:
-    for name, module in list_scheduled_jobs().items():
-        assert set(getattr(module, "WATCHES", ())) <= set(KINDS), name
+    for name, job in list_scheduled_jobs().items():
+        assert set(job.watches) <= set(KINDS), name
 
 
 async def test_who_waits_longest_comes_first_and_nobody_takes_it_all(tmp_path: Path) -> None:

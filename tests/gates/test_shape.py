@@ -143,8 +143,8 @@ def test_a_class_name_is_defined_once() -> None:
 
 # A function is named by a verb. These begin with a participle and are noun phrases for what is returned.
 NOUN_PHRASES = """
-    balanced bounded_rerank changed_channels changed_keys_since claimed_names claimed_numbers
-    elapsed_days expected_objects expected_versions indexed_keys known_claims known_fields leased_job
+    balanced bounded_rerank changed_keys_since claimed_names claimed_numbers
+    elapsed_days expected_objects expected_versions indexed_keys known_claims known_fields
     linked_ids needed_bytes normalized_prompt recalled_lines removed_records scoped shown_keys stated_at
     summarized_turns touched_keys ungrounded_names ungrounded_numbers written_dates written_ids
 """

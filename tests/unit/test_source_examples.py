@@ -143,7 +143,7 @@ def test_the_buffer_of_documents_000_and_001_are_two_shapes_of_one() -> None:
 
 
 def test_jobs_run_as_often_as_the_document_says() -> None:
-    minutes = {name: module.MINUTES for name, module in list_scheduled_jobs().items()}
+    minutes = {name: job.minutes for name, job in list_scheduled_jobs().items()}
     documents = {
         "consolidate": 15,
         "patterns": 60,

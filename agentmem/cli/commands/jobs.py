@@ -134,8 +134,8 @@ async def _list_jobs(memory: AsyncAgentMemory, *, all_users: bool) -> list[dict[
     parked = [item for item in await engine.log.dead_letters(memory.scope) if item.projection in jobs]
     found = []
     for name, module in jobs.items():
-        minutes = engine.settings.worker.minutes.get(name, module.MINUTES)
-        one: dict[str, Any] = {"job": name, "minutes": minutes, "trigger": module.TRIGGER, "last": reports.get(name)}
+        minutes = engine.settings.worker.minutes.get(name, module.minutes)
+        one: dict[str, Any] = {"job": name, "minutes": minutes, "trigger": module.trigger, "last": reports.get(name)}
         one["state"] = states.get(name)
         one["parked"] = [
             {"seq": item.seq, "reason": item.reason, "attempts": item.attempts}

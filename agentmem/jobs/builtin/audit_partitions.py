@@ -5,12 +5,10 @@ from __future__ import annotations
 from agentmem.core.clock import Stopwatch
 from agentmem.core.scope import Operator
 from agentmem.engine.engine import Engine
-from agentmem.jobs.job import JobOptions, JobReport
+from agentmem.jobs.job import Job, JobOptions, JobReport
 from agentmem.jobs.runner import hold_lease
 
 NAME = "audit_partitions"
-MINUTES = 1440.0
-TRIGGER = "clock"
 
 
 async def run_for_all(engine: Engine, operator: Operator, options: JobOptions) -> JobReport:
@@ -27,3 +25,6 @@ async def run_for_all(engine: Engine, operator: Operator, options: JobOptions) -
             report.counts = await engine.log.maintain(engine.clock.now(), engine.settings.audit_days)
     report.seconds = watch.milliseconds() / 1000
     return report
+
+
+JOB = Job(NAME, 1440.0, "clock", run_for_all=run_for_all)

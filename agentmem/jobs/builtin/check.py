@@ -5,12 +5,10 @@ from __future__ import annotations
 from agentmem.core.scope import Operator
 from agentmem.core.telemetry import WARNING, log_event
 from agentmem.engine.engine import Engine
-from agentmem.jobs.job import JobOptions, JobReport
+from agentmem.jobs.job import Job, JobOptions, JobReport
 from agentmem.jobs.runner import hold_lease
 
 NAME = "check"
-MINUTES = 1440.0
-TRIGGER = "clock"
 MAX_SHOWN_PROBLEMS = 20
 
 
@@ -28,3 +26,6 @@ async def run_for_all(engine: Engine, operator: Operator, options: JobOptions) -
     if problems:
         log_event(WARNING, "check_failed", problems=len(problems), fix="run: agentmem admin doctor")
     return report
+
+
+JOB = Job(NAME, 1440.0, "clock", run_for_all=run_for_all)

@@ -18,38 +18,35 @@ from agentmem.core.lifecycle import CLEANUP, decay_start, is_due, next_due, sali
 from agentmem.core.record import Record, Status
 from agentmem.core.records import RELATION_KINDS, Conversation, EdgeKind, Entity, Fact
 from agentmem.core.scope import Scope
-from agentmem.engine.engine import Engine
 from agentmem.errors import StoreUnavailable
 from agentmem.jobs.due_records import PAGE_SIZE, DueRecordsRun
-from agentmem.jobs.job import JobOptions, JobReport
-from agentmem.jobs.runner import leased_job
+from agentmem.jobs.job import Job
+from agentmem.jobs.runner import build_leased_run
 from agentmem.stores.job_queue import DueDate
 
-NAME = CLEANUP
-MINUTES = 1440.0
-TRIGGER = "due"
 PROTECTED_ENTITY_TYPES = frozenset({"user", "agent"})  # who they are is given, however seldom they are spoken of
 REFERENCE_EDGE_KINDS = frozenset({EdgeKind.ABOUT, *RELATION_KINDS})
 EDGE_PAGE_SIZE = 1000  # edges asked for in one go
 
 
-@leased_job(NAME)
-async def run(engine: Engine, scope: Scope, options: JobOptions, report: JobReport, fence: int) -> None:
-    """Put away what is due. Counts: `archived`, `reopened`, `forgotten` and `kept` records; notes say why.
+class _CleanupRun(DueRecordsRun):
+    async def run_all(self) -> None:
+        """Put away what is due. Counts: `archived`, `reopened`, `forgotten` and `kept` records; notes say why.
 
-    With `options.retry_parked` all long-lived facts are looked at, not only those stored since `ltm_retention_days` was
-    set.
-    """
-    try:
-        work = DueRecordsRun(engine, scope, report, engine.clock.now(), fence)
-        async for records in work.read_pages(CLEANUP):
-            options.progress(NAME, len(work.seen), len(work.seen))
-            await _clean_page(work, records)
-        if options.retry_parked:
-            async for records in _read_old_facts(work):
-                await _archive_facts(work, [record for record in records if isinstance(record, Fact)])
-    except StoreUnavailable as error:
-        report.stop_reason = str(error)
+        With `options.retry_parked` all long-lived facts are looked at, not only those stored since `ltm_retention_days`
+        was set.
+        """
+        try:
+            async for records in self.read_pages(CLEANUP):
+                await _clean_page(self, records)
+            if self.options.retry_parked:
+                async for records in _read_old_facts(self):
+                    await _archive_facts(self, [record for record in records if isinstance(record, Fact)])
+        except StoreUnavailable as error:
+            self.report.stop_reason = str(error)
+
+
+JOB = Job(CLEANUP, 1440.0, "due", build_leased_run(CLEANUP, _CleanupRun))
 
 
 async def _clean_page(work: DueRecordsRun, records: Sequence[Record]) -> None:

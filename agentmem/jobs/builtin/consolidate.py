@@ -34,7 +34,7 @@ from agentmem.extraction.reconciler import RULES_SOURCE, Reconciler
 from agentmem.extraction.wall_clock import restore_moments, to_wall_window
 from agentmem.extraction.windows import is_substantive, split_into_windows
 from agentmem.jobs.due_records import read_dead_letter_seqs, record_failures
-from agentmem.jobs.job import ALL_CONVERSATIONS, JobOptions, JobReport
+from agentmem.jobs.job import ALL_CONVERSATIONS, Job, JobOptions, JobReport
 from agentmem.jobs.reread import Reread, find_rereadable, release_turns
 from agentmem.jobs.runner import hold_lease, publish_lock
 from agentmem.memory.context import MemoryContext
@@ -50,9 +50,6 @@ PAGE_SIZE = 1000
 COPIED_FIELDS = ("confidence", "certainty", "source", "subject", "temporal_context", "memory_type", "trust")
 
 NAME = "consolidate"
-MINUTES = 15.0
-TRIGGER = "changes"
-WATCHES = ("Turn", "Gloss", "Fact")
 SKIP_BATCH_SIZE = 500  # turns without content that are marked together
 MAX_TURNS_PER_CONVERSATION = 600  # turns of one conversation that are read before the next one is served
 
@@ -211,7 +208,7 @@ async def run(engine: Engine, scope: Scope, options: JobOptions) -> JobReport:
     """
     engine.check_open()
     watch = Stopwatch(engine.clock)
-    spending = engine.llms.build_budget() if options.budget is None else options.budget.child()
+    spending = options.open_budget(engine)
     report = JobReport(job=NAME, user_id=scope.user_id, dry_run=options.dry_run)
     if options.retry_parked:
         await engine.admin.requeue_dead_letters(NAME, scope)
@@ -227,9 +224,7 @@ async def run(engine: Engine, scope: Scope, options: JobOptions) -> JobReport:
         report.stop_reason, report.abort_others = str(error), True
     if not options.dry_run:
         await request_stale_reviews(engine, scope, report)
-    used = spending.total
-    report.calls, report.tokens, report.cost = used.calls, used.tokens, used.cost
-    report.usage = dict(spending.by_purpose)
+    report.set_usage(spending)
     report.pending = len(
         find_pending_conversations(await engine.read_columns(scope), await read_dead_letter_seqs(engine, NAME, scope))
     )
@@ -243,6 +238,9 @@ async def run(engine: Engine, scope: Scope, options: JobOptions) -> JobReport:
         pending=report.pending,
     )
     return report
+
+
+JOB = Job(NAME, 15.0, "changes", run, watches=("Turn", "Gloss", "Fact"))
 
 
 class _LeasedConversation(NamedTuple):

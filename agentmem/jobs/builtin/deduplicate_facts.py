@@ -6,15 +6,13 @@ What somebody took back by `undo` is not merged again.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from agentmem.core.changes import Change, WriteAttempt
 from agentmem.core.records import Fact
-from agentmem.core.scope import Scope
-from agentmem.engine.engine import Engine
 from agentmem.errors import Conflict, InvalidRecord, NotFound
-from agentmem.jobs.job import JobOptions, JobReport, context_for
-from agentmem.jobs.runner import leased_job
+from agentmem.jobs.job import Job, context_for
+from agentmem.jobs.runner import LeasedRun, build_leased_run
 from agentmem.memory.context import MemoryContext
 from agentmem.memory.semantic.entities import MERGED_INTO_PREFIX
 from agentmem.memory.semantic.equal_claims import content_signature
@@ -27,52 +25,30 @@ from agentmem.memory.semantic.merge_facts import (
 )
 
 NAME = "clusters"
-MINUTES = 1440.0
-TRIGGER = "changes"
-WATCHES = ("Fact",)
-
-
-@leased_job(NAME)
-async def run(engine: Engine, scope: Scope, options: JobOptions, report: JobReport, fence: int) -> None:
-    """Look at the user's facts that changed since the last run, channel by channel; each merge is one operation.
-
-    Counts: `merged` facts that others took in. A second run finds nothing to do.
-    """
-    if not await engine.sync_projections(scope):  # facts without a vector would be passed over for good
-        report.pending = 1
-        report.notes.append("some facts have no vector yet: they are looked at again")
-    after = (await engine.job_queue.state(NAME, scope)).seq
-    channels = await _changed_channels(engine, scope, after)
-    for number, channel in enumerate(channels):
-        options.progress(NAME, number, len(channels))
-        await _DeduplicateFactsRun(engine, context_for(engine, scope, channel), report, fence).run_all(after)
-
-
-async def _changed_channels(engine: Engine, scope: Scope, after_seq: int) -> list[str]:
-    """The channels in which facts were written after a position."""
-    columns = await engine.read_columns(scope)
-    fresh = (columns.kind == columns.kinds.find_code("Fact")) & (columns.seqs > after_seq)
-    return sorted({columns.channels.values[code] for code in columns.channel[fresh].tolist()})
 
 
 @dataclass
-class _DeduplicateFactsRun:
-    """One run in one channel."""
-
-    engine: Engine
-    context: MemoryContext
-    report: JobReport
-    fence: int
+class _DeduplicateFactsRun(LeasedRun):
+    context: MemoryContext = field(init=False)  # of the channel that is looked at
     dependents: Dependents | None = None
 
-    async def run_all(self, after_seq: int) -> None:
-        """Every cluster of facts with equal content, the closest first."""
-        channel = self.context.scope.channel
-        for cluster in await find_clusters(self.context, channel, content_signature, after_seq=after_seq):
-            taken_back = await self._find_taken_back(cluster)
-            others = [fact for fact in cluster.facts[1:] if fact.id not in taken_back]
-            if others:
-                await self._merge(cluster, others)
+    async def run_all(self) -> None:
+        """Look at the user's facts that changed since the last run, channel by channel; each merge is one operation.
+
+        Counts: `merged` facts that others took in. A second run finds nothing to do.
+        """
+        if not await self.engine.sync_projections(self.scope):  # facts without a vector would be passed over for good
+            self.report.pending = 1
+            self.report.notes.append("some facts have no vector yet: they are looked at again")
+        after = (await self.engine.job_queue.state(NAME, self.scope)).seq
+        channels = await self.find_changed_channels("Fact", after)
+        for number, channel in enumerate(channels):
+            self.options.progress(NAME, number, len(channels))
+            self.context, self.dependents = context_for(self.engine, self.scope, channel), None
+            for cluster in await find_clusters(self.context, channel, content_signature, after_seq=after):
+                taken_back = await self._find_taken_back(cluster)
+                if others := [fact for fact in cluster.facts[1:] if fact.id not in taken_back]:
+                    await self._merge(cluster, others)
 
     async def _find_taken_back(self, cluster: Cluster) -> set[str]:
         """Those of a cluster that were merged before and whose merging somebody took back."""
@@ -103,3 +79,6 @@ class _DeduplicateFactsRun:
         if entry is not None:
             self.report.operation_ids.append(entry.operation_id)
             self.report.add_counts(merged=len(others))
+
+
+JOB = Job(NAME, 1440.0, "changes", build_leased_run(NAME, _DeduplicateFactsRun), watches=("Fact",))

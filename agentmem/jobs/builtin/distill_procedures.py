@@ -16,70 +16,47 @@ import numpy as np
 
 from agentmem.beliefs.slots import USER_SUBJECT
 from agentmem.core.changes import Change, WriteAttempt, hash_request
-from agentmem.core.clock import Stopwatch
 from agentmem.core.columns import MAX_TIME, Ints, RecordColumns
 from agentmem.core.procedural_records import Procedure
 from agentmem.core.records import Turn
-from agentmem.core.scope import Scope, channel_scope
+from agentmem.core.scope import channel_scope
 from agentmem.core.telemetry import DEBUG, INFO, log_event
-from agentmem.engine.engine import Engine
-from agentmem.errors import Conflict, InvalidRecord, LeaseLost
+from agentmem.errors import Conflict, InvalidRecord
 from agentmem.extraction.standing_instructions import ExtractedInstruction, extract_instructions
 from agentmem.jobs.due_records import read_dead_letter_seqs, record_failure
-from agentmem.jobs.job import JobOptions, JobReport
-from agentmem.jobs.runner import hold_lease
+from agentmem.jobs.job import Job
+from agentmem.jobs.runner import LeasedRun, build_leased_run
 from agentmem.memory.context import MemoryContext
 from agentmem.memory.procedural.memory import ProceduralMemory
 from agentmem.memory.procedural.procedures import InstructionRequest
 from agentmem.memory.semantic.belief_view import BeliefView
 
 NAME = "distill_procedures"
-MINUTES = 30.0
-TRIGGER = "changes"
-WATCHES = ("Turn",)
 PAGE_SIZE = 500
 MAX_TURNS = 5_000  # read in one run for one user
 MAX_SAMPLED_TURNS = 20  # of one speaker, to see whether he has the role of the user
 TurnInstructions = tuple[Turn, list[ExtractedInstruction]]
 
 
-async def run(engine: Engine, scope: Scope, options: JobOptions) -> JobReport:
-    """Read the user's turns that were not read yet, in the order in which they were stored."""
-    engine.check_open()
-    watch = Stopwatch(engine.clock)
-    report = JobReport(job=NAME, user_id=scope.user_id, dry_run=options.dry_run)
-    work = _DistillProceduresRun(engine, scope, options, report)
-    if options.retry_parked and not options.dry_run:
-        await engine.admin.requeue_dead_letters(NAME, scope)
-    if options.dry_run:
-        await work.run_all(None)
-        return report
-    try:
-        async with hold_lease(engine, f"{NAME}:{scope.user_id}", "the procedures of this user") as fence:
-            await work.run_all(fence)
-    except LeaseLost as error:
-        report.stop_reason = str(error)
-    report.seconds = watch.milliseconds() / 1000
-    level = INFO if report.counts else DEBUG
-    log_event(level, "procedures_distilled", user_id=scope.user_id, counts=report.counts, pending=report.pending)
-    return report
-
-
 @dataclass
-class _DistillProceduresRun:
-    """One run for one user."""
-
-    engine: Engine
-    scope: Scope
-    options: JobOptions
-    report: JobReport
+class _DistillProceduresRun(LeasedRun):
     has_several_users: dict[tuple[int, int], bool] = field(default_factory=dict)  # by conversation and channel
     own_names: frozenset[str] | None = None
     speakers: frozenset[str] | None = None  # who speaks in the role `user`; "" for turns without a speaker
     retry_seqs: list[int] = field(default_factory=list)  # positions of turns that are to be tried again
 
-    async def run_all(self, fence: int | None) -> None:
-        """Page by page; where a run ends, the next one begins."""
+    async def preview(self) -> bool:
+        """Read without writing."""
+        await self.run_all()
+        return True
+
+    def log_end(self) -> None:
+        """Tell what came of it."""
+        user, counts, pending = self.scope.user_id, self.report.counts, self.report.pending
+        log_event(INFO if counts else DEBUG, "procedures_distilled", user_id=user, counts=counts, pending=pending)
+
+    async def run_all(self) -> None:
+        """Read the turns that were not read yet, as they were stored; where a run ends, the next one begins."""
         state = await self.engine.job_queue.state(NAME, self.scope)
         columns = await self.engine.read_columns(self.scope)
         ordinals = _turn_ordinals_after(columns, state.seq)
@@ -91,8 +68,8 @@ class _DistillProceduresRun:
             for turn, found in await self._extract_instructions(page):
                 places.add(_conversation_codes(columns, turn))
                 if turn.seq not in parked and await self._is_users_word(columns, turn):
-                    await self._add_instructions(columns, turn, found, fence)
-            if fence is not None:  # what was read so far need not be read again
+                    await self._add_instructions(columns, turn, found)
+            if not self.report.dry_run:  # what was read so far need not be read again
                 reached = min([int(columns.seqs[page[-1]]), *(seq - 1 for seq in self.retry_seqs)])
                 state = replace(state, seq=max(state.seq, reached))
                 await self.engine.job_queue.write_state(state)
@@ -155,10 +132,10 @@ class _DistillProceduresRun:
         return not self.has_several_users[place]
 
     async def _add_instructions(
-        self, columns: RecordColumns, turn: Turn, instructions: Sequence[ExtractedInstruction], fence: int | None
+        self, columns: RecordColumns, turn: Turn, instructions: Sequence[ExtractedInstruction]
     ) -> None:
         """Take in what one turn asks for, once however often the turn is read."""
-        if fence is None:
+        if self.report.dry_run:
             self.report.add_counts(orders=len(instructions))
             return
         scope = channel_scope(self.scope.user_id, turn.channel, turn.conversation_id)
@@ -187,7 +164,7 @@ class _DistillProceduresRun:
                 kind="Procedure",
                 idempotency_key=turn.id,
                 request_hash=hash_request(turn=turn.id),
-                fence=fence,
+                fence=self.fence,
             )
         except (Conflict, InvalidRecord) as error:  # of this turn alone: the others go on
             if await record_failure(self.engine, self.scope, self.report, turn, str(error)):
@@ -198,6 +175,15 @@ class _DistillProceduresRun:
             for stored in entry.upserts:
                 if isinstance(stored.record, Procedure):
                     self.report.add_counts(**{stored.record.procedure_status: 1})
+
+
+JOB = Job(
+    NAME,
+    30.0,
+    "changes",
+    build_leased_run(NAME, _DistillProceduresRun, "the procedures of this user"),
+    watches=("Turn",),
+)
 
 
 def _to_request(

@@ -12,7 +12,7 @@ import http.client
 import inspect
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -22,40 +22,34 @@ from agentmem.core.scope import Scope, agent_of_channel
 from agentmem.core.telemetry import WARNING, log_event
 from agentmem.engine.engine import Engine
 from agentmem.errors import AgentMemError
-from agentmem.jobs.job import JobOptions, JobReport
-from agentmem.jobs.runner import leased_job
+from agentmem.jobs.job import Job
+from agentmem.jobs.runner import LeasedRun, build_leased_run
 from agentmem.memory.context import MemoryContext
 from agentmem.memory.schedules import DueReceiver, Schedules, is_lost
 
 NAME = "schedules"
-MINUTES = 1.0
-TRIGGER = "due"
 BATCH_SIZE = 100  # schedules of one user in one run
 MAX_CONCURRENT = 8  # handed over side by side
 DELIVERY_TIMEOUT_SECONDS = 30.0  # seconds for one; half of what a run may take before it counts as lost
 WEBHOOK_TIMEOUT_SECONDS = 10.0
 
 
-@leased_job(NAME)
-async def run(engine: Engine, scope: Scope, options: JobOptions, report: JobReport, fence: int) -> None:
-    """Hand over what is due of this user, and note what was lost. Counts `waiting` what nobody is there to take."""
-    now = engine.clock.now()
-    keys = await engine.job_queue.due_records(NAME, now, scope, BATCH_SIZE)
-    found = await engine.log.read_records("Schedule", [name for _, name in keys], scope)
-    work = _ScheduleDelivery(engine, report, fence, asyncio.Semaphore(MAX_CONCURRENT))
-    if options.dry_run:
-        report.add_counts(due=len(found))
-    else:
-        await work.deliver_all([item for item in found if isinstance(item, Schedule)])
-    report.pending = int(len(keys) == BATCH_SIZE)
-
-
 @dataclass
-class _ScheduleDelivery:
-    engine: Engine
-    report: JobReport
-    fence: int
-    semaphore: asyncio.Semaphore
+class _ScheduleDelivery(LeasedRun):
+    semaphore: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(MAX_CONCURRENT))
+
+    async def run_all(self) -> None:
+        """Hand over what is due of this user, and note what was lost.
+
+        Counts `waiting` what nobody is there to take.
+        """
+        keys = await self.engine.job_queue.due_records(NAME, self.engine.clock.now(), self.scope, BATCH_SIZE)
+        found = await self.engine.log.read_records("Schedule", [name for _, name in keys], self.scope)
+        if self.report.dry_run:
+            self.report.add_counts(due=len(found))
+        else:
+            await self.deliver_all([item for item in found if isinstance(item, Schedule)])
+        self.report.pending = int(len(keys) == BATCH_SIZE)
 
     async def deliver_all(self, schedules: Sequence[Schedule]) -> None:
         """Side by side, to the end of each; then the first error, if there was one, is raised."""
@@ -105,6 +99,9 @@ class _ScheduleDelivery:
             metadata={"ids": [schedule.id], "due_at": due},
         )
         await self.engine.write_audit(row)
+
+
+JOB = Job(NAME, 1.0, "due", build_leased_run(NAME, _ScheduleDelivery))
 
 
 def has_receiver(engine: Engine) -> bool:

@@ -11,33 +11,28 @@ from datetime import timedelta
 from agentmem.core.lifecycle import DECAY, GC, NextDue, decay_score_now, decay_start, is_due, next_due
 from agentmem.core.record import Key, Record, Status
 from agentmem.core.records import Fact, Goal, Turn
-from agentmem.core.scope import Scope
-from agentmem.engine.engine import Engine
 from agentmem.errors import Conflict, NotFound
 from agentmem.jobs.due_records import DueRecordsRun
-from agentmem.jobs.job import JobOptions, JobReport, context_for
-from agentmem.jobs.runner import leased_job
+from agentmem.jobs.job import Job, context_for
+from agentmem.jobs.runner import build_leased_run
 from agentmem.memory.context import MemoryContext
 from agentmem.memory.erasure import Erasure, list_across_channels
 from agentmem.stores.job_queue import DueDate
 from agentmem.stores.values import RecordUsage, Where
 
-NAME = GC
-MINUTES = 1440.0
-TRIGGER = "due"
-ALSO_DUE = (DECAY,)  # jobs whose due records this one looks at, too
 OPEN_GOAL_STATUSES = ("active", "blocked")
 
 
-@leased_job(NAME)
-async def run(engine: Engine, scope: Scope, options: JobOptions, report: JobReport, fence: int) -> None:
-    """Collect what is due. Counts: `archived` or `deleted`, and `spared` for the sake of a goal; notes say why."""
-    work = DueRecordsRun(engine, scope, report, engine.clock.now(), fence)
-    async for records in work.read_pages(GC):
-        options.progress(NAME, len(work.seen), len(work.seen))
-        await work.reschedule(await _collect_page(work, records))
-    async for records in work.read_pages(DECAY):  # those at which `decay` did not look since they fell through
-        await _collect_page(work, records)
+class _CollectRun(DueRecordsRun):
+    async def run_all(self) -> None:
+        """Collect what is due. Counts: `archived` or `deleted`, and `spared` for the sake of a goal; notes say why."""
+        async for records in self.read_pages(GC):
+            await self.reschedule(await _collect_page(self, records))
+        async for records in self.read_pages(DECAY):  # those at which `decay` did not look since they fell through
+            await _collect_page(self, records)
+
+
+JOB = Job(GC, 1440.0, "due", build_leased_run(GC, _CollectRun), also_due=(DECAY,))
 
 
 async def _collect_page(work: DueRecordsRun, records: Sequence[Record]) -> list[Record]:

@@ -6,7 +6,7 @@ Likeness alone merges nothing here, because somebody stored them as two. People 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime
 
 import numpy as np
@@ -14,20 +14,15 @@ import numpy as np
 from agentmem.core.changes import Change, WriteAttempt
 from agentmem.core.record import Status
 from agentmem.core.records import Entity, Review, build_record
-from agentmem.core.scope import Scope
-from agentmem.engine.engine import Engine
 from agentmem.errors import Conflict, InvalidRecord, NotFound
 from agentmem.extraction.entity_resolution import AGENT, UNKNOWN_TYPE, is_compatible_type, slugs_of
-from agentmem.jobs.job import JobOptions, JobReport, context_for
-from agentmem.jobs.runner import leased_job
+from agentmem.jobs.job import Job, context_for
+from agentmem.jobs.runner import LeasedRun, build_leased_run
 from agentmem.memory.context import MemoryContext
 from agentmem.memory.semantic.memory import SemanticMemory
 from agentmem.memory.semantic.reviews import same_entity_review_id
 
 NAME = "entity_linking"
-MINUTES = 60.0
-TRIGGER = "changes"
-WATCHES = ("Entity",)
 COMPARE_BATCH_SIZE = 256  # entities that are compared with all others at once
 MIN_REVIEW_COSINE = 0.75  # from which two names of one type are put to a person
 PERSON, USER_TYPE = "person", "user"
@@ -35,31 +30,22 @@ PERSON, USER_TYPE = "person", "user"
 EntityPair = tuple[Entity, Entity]
 
 
-@leased_job(NAME)
-async def run(engine: Engine, scope: Scope, options: JobOptions, report: JobReport, fence: int) -> None:
-    """Compare the entities that changed since the last run with the others of their channel.
-
-    Counts: `merged` entities and `review` questions put. What a person kept apart is neither merged nor asked again.
-    """
-    after = (await engine.job_queue.state(NAME, scope)).seq
-    for channel in await _changed_channels(engine, scope, after):
-        await _LinkEntitiesRun(engine, context_for(engine, scope, channel), report, fence).run_all(after)
-
-
-async def _changed_channels(engine: Engine, scope: Scope, after_seq: int) -> list[str]:
-    columns = await engine.read_columns(scope)
-    fresh = (columns.kind == columns.kinds.find_code("Entity")) & (columns.seqs > after_seq)
-    return sorted({columns.channels.values[code] for code in columns.channel[fresh].tolist()})
-
-
 @dataclass
-class _LinkEntitiesRun:
-    engine: Engine
-    context: MemoryContext
-    report: JobReport
-    fence: int
+class _LinkEntitiesRun(LeasedRun):
+    context: MemoryContext = field(init=False)  # of the channel that is looked at
 
-    async def run_all(self, after_seq: int) -> None:
+    async def run_all(self) -> None:
+        """Compare the entities that changed since the last run with the others of their channel.
+
+        Counts: `merged` entities and `review` questions put. What a person kept apart is neither merged nor asked
+        again.
+        """
+        after = (await self.engine.job_queue.state(NAME, self.scope)).seq
+        for channel in await self.find_changed_channels("Entity", after):
+            self.context = context_for(self.engine, self.scope, channel)
+            await self._link_channel(after)
+
+    async def _link_channel(self, after_seq: int) -> None:
         """Pairs with a name in common first: a merge may settle what would be asked about."""
         everybody = [entity for entity in await self._read_entities() if entity.type not in (AGENT, USER_TYPE)]
         fresh = [entity for entity in everybody if entity.seq > after_seq]
@@ -160,6 +146,9 @@ class _LinkEntitiesRun:
         if entry is not None:
             self.report.operation_ids.append(entry.operation_id)
             self.report.add_counts(review=1)
+
+
+JOB = Job(NAME, 60.0, "changes", build_leased_run(NAME, _LinkEntitiesRun), watches=("Entity",))
 
 
 def _build_review(review_id: str, one: Entity, other: Entity) -> Review:

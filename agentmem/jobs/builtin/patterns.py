@@ -12,18 +12,17 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from agentmem.core.changes import Change, WriteAttempt
-from agentmem.core.clock import Stopwatch
 from agentmem.core.columns import MAX_TIME, Bools, Ints, RecordColumns
 from agentmem.core.procedural_records import Outcome, Strategy, Tool, ToolInvocation
 from agentmem.core.records import Conversation, Turn, build_record
 from agentmem.core.scope import GLOBAL, Scope, channel_scope
 from agentmem.core.telemetry import DEBUG, INFO, log_event
 from agentmem.engine.engine import Engine
-from agentmem.errors import Conflict, InvalidRecord, LeaseLost, NotFound
+from agentmem.errors import Conflict, InvalidRecord, NotFound
 from agentmem.extraction.windows import is_substantive
 from agentmem.jobs.due_records import read_dead_letter_seqs, record_failure
-from agentmem.jobs.job import JobOptions, JobReport
-from agentmem.jobs.runner import hold_lease
+from agentmem.jobs.job import Job, JobReport
+from agentmem.jobs.runner import LeasedRun, build_leased_run
 from agentmem.memory.context import MemoryContext
 from agentmem.memory.procedural.attempts import list_tool_sequence
 from agentmem.memory.procedural.memory import ProceduralMemory
@@ -36,9 +35,6 @@ from agentmem.text.tokenizer import tokenize
 TOOL_PAGE_SIZE = 500
 
 NAME = "patterns"
-MINUTES = 60.0
-TRIGGER = "changes"
-WATCHES = ("Outcome", "ToolInvocation", "Tool")
 PAGE_SIZE = 500
 MAX_TASK_TURNS = 10  # among which the task is looked for
 MAX_TASK_CHARS = 200  # characters
@@ -143,37 +139,16 @@ async def _write_tools(
     await engine.write(channel_scope(scope.user_id, channel or GLOBAL), "patterns", make, kind="Tool", fence=fence)
 
 
-async def run(engine: Engine, scope: Scope, options: JobOptions) -> JobReport:
-    """Learn from the user's outcomes that were not looked at yet, oldest first, at most `options.limit` of them."""
-    engine.check_open()
-    watch = Stopwatch(engine.clock)
-    report = JobReport(job=NAME, user_id=scope.user_id, dry_run=options.dry_run)
-    work = _PatternsRun(engine, scope, options, report)
-    if options.retry_parked and not options.dry_run:
-        await engine.admin.requeue_dead_letters(NAME, scope)
-    if options.dry_run:
-        report.pending = report.conversations = len(await work.read_pending_outcomes())
-        return report
-    try:
-        async with hold_lease(engine, f"{NAME}:{scope.user_id}", "the patterns of this user") as fence:
-            await work.run_all(fence)
-            await update_tool_counts(engine, scope, report, fence)
-    except LeaseLost as error:
-        report.stop_reason = str(error)
-    report.seconds = watch.milliseconds() / 1000
-    level = INFO if report.conversations else DEBUG
-    log_event(level, "patterns_learned", user_id=scope.user_id, outcomes=report.conversations, pending=report.pending)
-    return report
+class _PatternsRun(LeasedRun):
+    async def preview(self) -> bool:
+        """Count the outcomes that wait."""
+        self.report.pending = self.report.conversations = len(await self.read_pending_outcomes())
+        return True
 
-
-@dataclass
-class _PatternsRun:
-    """One run for one user."""
-
-    engine: Engine
-    scope: Scope
-    options: JobOptions
-    report: JobReport
+    def log_end(self) -> None:
+        """Tell how many outcomes were looked at."""
+        user, read, pending = self.scope.user_id, self.report.conversations, self.report.pending
+        log_event(INFO if read else DEBUG, "patterns_learned", user_id=user, outcomes=read, pending=pending)
 
     async def read_pending_outcomes(self) -> list[Outcome]:
         """The outcomes to look at, oldest first."""
@@ -188,19 +163,20 @@ class _PatternsRun:
             found += [record for record in records if isinstance(record, Outcome) and not record.learned]
         return [outcome for outcome in found if outcome.seq not in parked]
 
-    async def run_all(self, fence: int) -> None:
-        """Outcome by outcome, until enough of them were looked at or none is left."""
+    async def run_all(self) -> None:
+        """Learn from the outcomes that were not looked at yet, oldest first, at most `options.limit` of them."""
         waiting = await self.read_pending_outcomes()
         for number, outcome in enumerate(waiting[: self.options.limit]):
             self.options.progress(NAME, number, len(waiting))
             try:
-                await self._learn_from(outcome, fence)
+                await self._learn_from(outcome)
             except (Conflict, InvalidRecord, NotFound) as error:  # of this outcome alone: the others go on
                 await record_failure(self.engine, self.scope, self.report, outcome, str(error))
             self.report.conversations += 1
         self.report.pending += max(0, len(waiting) - self.options.limit)
+        await update_tool_counts(self.engine, self.scope, self.report, self.fence)
 
-    async def _learn_from(self, outcome: Outcome, fence: int) -> None:
+    async def _learn_from(self, outcome: Outcome) -> None:
         scope = channel_scope(self.scope.user_id, outcome.channel, outcome.conversation_id or None)
         context, proposal = MemoryContext(self.engine, scope), await self._propose_strategy(outcome, scope)
         said: list[str] = []
@@ -213,7 +189,7 @@ class _PatternsRun:
             change = await self._build_change(write, context, found[0], proposal, said)
             return await self._mark_learned(change, found[0])
 
-        entry = await self.engine.write(scope, NAME, make, kind="Strategy", fence=fence)
+        entry = await self.engine.write(scope, NAME, make, kind="Strategy", fence=self.fence)
         if entry is not None:
             self.report.operation_ids.append(entry.operation_id)
             self.report.add_counts(outcomes=1, **dict.fromkeys(said, 1))
@@ -334,6 +310,15 @@ class _PatternsRun:
             if isinstance(turn, Turn) and turn.role == "user" and is_substantive(turn):
                 return turn
         return None
+
+
+JOB = Job(
+    NAME,
+    60.0,
+    "changes",
+    build_leased_run(NAME, _PatternsRun, "the patterns of this user"),
+    watches=("Outcome", "ToolInvocation", "Tool"),
+)
 
 
 def _current_mask(columns: RecordColumns, kind: str) -> Bools:

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
@@ -27,16 +26,13 @@ from agentmem.core.records import Fact, slot_prefix
 from agentmem.core.scope import Scope
 from agentmem.engine.engine import Engine
 from agentmem.errors import Conflict, InvalidRecord, NotFound
-from agentmem.jobs.job import JobOptions, JobReport, context_for
-from agentmem.jobs.runner import leased_job
+from agentmem.jobs.job import Job, context_for
+from agentmem.jobs.runner import LeasedRun, build_leased_run
 from agentmem.memory.semantic.facts import is_current
 from agentmem.memory.semantic.promotion import FactPromotion, PromotionAuthority, PromotionResult
 from agentmem.stores.job_queue import DueDate
 from agentmem.stores.values import RecordUsage, Where
 
-NAME = PROMOTE
-MINUTES = 60.0
-TRIGGER = "due"
 MAX_FACTS = 500  # facts looked at in one run
 MAX_SAME_FACTS = 100  # of one belief that are looked at
 _CONFIDENCE = re.compile(
@@ -47,21 +43,6 @@ _CONFIDENCE = re.compile(
 )
 LONG_TERM_THRESHOLDS = ("score", "use_count", "within_days")
 GLOBAL_THRESHOLDS = ("confidence", "access_count", "conversations")
-
-
-@leased_job(NAME)
-async def run(engine: Engine, scope: Scope, options: JobOptions, report: JobReport, fence: int) -> None:
-    """Promote what is due; each promotion is one operation.
-
-    Counts: `kept` for long, `spread` to every channel. Notes say why, and which pages of the vault were not written.
-    """
-    now = engine.clock.now()
-    keys = await engine.job_queue.due_records(NAME, now, scope, limit=MAX_FACTS + 1)
-    report.pending = len(keys[MAX_FACTS:])
-    work = _PromoteRun(engine, scope, report, now, fence)
-    for number, (fact, usage) in enumerate(await work.read_due_facts(keys[:MAX_FACTS])):
-        options.progress(NAME, number, len(keys[:MAX_FACTS]))
-        await work.promote_fact(fact, usage)
 
 
 async def may_flow(engine: Engine, scope: Scope, fact: Fact) -> bool:
@@ -92,15 +73,19 @@ async def _is_said_elsewhere(engine: Engine, scope: Scope, fact: Fact) -> bool:
     )
 
 
-@dataclass
-class _PromoteRun:
-    """One run for one user."""
+class _PromoteRun(LeasedRun):
+    async def run_all(self) -> None:
+        """Promote what is due; each promotion is one operation.
 
-    engine: Engine
-    scope: Scope
-    report: JobReport
-    now: datetime
-    fence: int
+        Counts: `kept` for long, `spread` to every channel. Notes say why, and which pages of the vault were not
+        written.
+        """
+        self.now = self.engine.clock.now()
+        keys = await self.engine.job_queue.due_records(PROMOTE, self.now, self.scope, limit=MAX_FACTS + 1)
+        self.report.pending = len(keys[MAX_FACTS:])
+        for number, (fact, usage) in enumerate(await self.read_due_facts(keys[:MAX_FACTS])):
+            self.options.progress(PROMOTE, number, len(keys[:MAX_FACTS]))
+            await self.promote_fact(fact, usage)
 
     async def read_due_facts(self, keys: Sequence[Key]) -> list[tuple[Fact, RecordUsage | None]]:
         """The facts that are due with their usage; what else was due, or is gone, is so no more."""
@@ -195,3 +180,6 @@ class _PromoteRun:
         if done.note:
             self.report.notes.append(done.note)
         return done.fact
+
+
+JOB = Job(PROMOTE, 60.0, "due", build_leased_run(PROMOTE, _PromoteRun))

@@ -18,15 +18,13 @@ from agentmem.engine.graph_projection import GraphProjection
 from agentmem.engine.graph_vectors import GraphVectorProjection
 from agentmem.engine.vector_projection import CHANGE_BATCH_SIZE, VectorProjection
 from agentmem.errors import LeaseLost, StoreError, StoreUnavailable
-from agentmem.jobs.job import JobOptions, JobReport
+from agentmem.jobs.job import Job, JobOptions, JobReport
 from agentmem.jobs.runner import LEASE_SECONDS, hold_lease
 
 AnyProjection = GraphProjection | VectorProjection | GraphVectorProjection
 
 OPERATOR = Operator("projector")
 NAME = "project"
-MINUTES = 1.0
-TRIGGER = "clock"
 LEASE_NAME = "projector"
 USER_BATCH_SIZE = 100
 MAX_CONCURRENT_USERS = 2  # users whose texts are embedded at the same time
@@ -69,6 +67,9 @@ async def run_for_all(engine: Engine, operator: Operator, options: JobOptions) -
         done = await sync_projections(engine, options.progress)
         report.counts, report.pending, report.notes = {"users": done.users}, len(done.lag_reasons), [*done.lag_reasons]
     return report
+
+
+JOB = Job(NAME, 1.0, "clock", run_for_all=run_for_all)
 
 
 async def sync_until_stopped(

@@ -5,18 +5,17 @@ Where nothing changed, no model is asked and nothing is written.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from datetime import datetime, timedelta
 
-from agentmem.core.clock import Stopwatch, add_time
+from agentmem.core.clock import add_time
 from agentmem.core.columns import RecordColumns
 from agentmem.core.records import Synopsis, SynopsisSection
-from agentmem.core.scope import Scope, channel_scope
+from agentmem.core.scope import channel_scope
 from agentmem.core.telemetry import DEBUG, INFO, WARNING, log_event
-from agentmem.engine.engine import Engine
-from agentmem.errors import BudgetExceeded, Conflict, InvalidModelOutput, LeaseLost, ModelUnavailable
-from agentmem.jobs.job import JobOptions, JobReport
-from agentmem.jobs.runner import hold_lease
+from agentmem.errors import BudgetExceeded, Conflict, InvalidModelOutput, ModelUnavailable
+from agentmem.jobs.job import Job
+from agentmem.jobs.runner import LeasedRun, build_leased_run
 from agentmem.memory.context import MemoryContext
 from agentmem.memory.synopsis import (
     SECTIONS,
@@ -35,46 +34,9 @@ from agentmem.memory.synopsis_sources import (
     take_snapshots,
 )
 from agentmem.memory.synopsis_writer import generate_synopsis
-from agentmem.models.structured_llm import Budget, StructuredLLM
 
 NAME = "synopsis"
-MINUTES = 60.0
-TRIGGER = "changes"
-WATCHES = ("Turn", "Fact", "User", "Goal", "Synopsis")
 MADE_WITHOUT_MODEL = f"{MADE_FROM_FACTS}, for the model was away"  # who made a tier that is to be made again
-
-
-async def run(engine: Engine, scope: Scope, options: JobOptions) -> JobReport:
-    """Write the synopsis of each channel of the user in which something changed.
-
-    A model that is away or a budget that is spent leaves what is put together from facts, and the run is tried again.
-    Raises ConfigError for a model that cannot be used.
-    """
-    engine.check_open()
-    watch = Stopwatch(engine.clock)
-    spending = engine.llms.build_budget() if options.budget is None else options.budget.child()
-    report = JobReport(job=NAME, user_id=scope.user_id, dry_run=options.dry_run)
-    asker = engine.llms.for_purpose(NAME, spending)
-    work = _WriteSynopsesRun(engine, scope, options, report, asker, engine.llms.model_name(NAME))
-    if options.dry_run:
-        report.add_counts(synopsis=len(await work.find_stale_synopses()))
-        return report
-    try:
-        async with hold_lease(engine, f"{NAME}:{scope.user_id}", f"job {NAME} of {scope.user_id!r}") as fence:
-            await work.run_all(fence)
-    except LeaseLost as error:
-        report.stop_reason = str(error)
-    _set_usage(report, spending)
-    report.seconds = watch.milliseconds() / 1000
-    level = INFO if report.counts else DEBUG
-    log_event(level, "synopsis_written", user_id=scope.user_id, counts=report.counts, calls=report.calls)
-    return report
-
-
-def _set_usage(report: JobReport, budget: Budget) -> None:
-    used = budget.total
-    report.calls, report.tokens, report.cost = used.calls, used.tokens, used.cost
-    report.usage = dict(budget.by_purpose)
 
 
 @dataclass(frozen=True)
@@ -88,16 +50,24 @@ class _StaleSynopsis:
 
 
 @dataclass
-class _WriteSynopsesRun:
-    """One run for one user."""
+class _WriteSynopsesRun(LeasedRun):
+    unavailable_reason: str = ""  # why the model is not asked any more
 
-    engine: Engine
-    scope: Scope
-    options: JobOptions
-    report: JobReport
-    llm: StructuredLLM | None
-    model_name: str
-    unavailable_reason: str = field(default="")  # why the model is not asked any more
+    def __post_init__(self) -> None:
+        llms = self.engine.llms
+        self.budget = self.options.open_budget(self.engine)
+        self.llm, self.model_name = llms.for_purpose(NAME, self.budget), llms.model_name(NAME)
+
+    async def preview(self) -> bool:
+        """Count the channels in which something changed."""
+        self.report.add_counts(synopsis=len(await self.find_stale_synopses()))
+        return True
+
+    def log_end(self) -> None:
+        """Tell what was written, and what models used up for it."""
+        self.report.set_usage(self.budget)
+        user, counts, calls = self.scope.user_id, self.report.counts, self.report.calls
+        log_event(INFO if counts else DEBUG, "synopsis_written", user_id=user, counts=counts, calls=calls)
 
     async def find_stale_synopses(self) -> list[_StaleSynopsis]:
         """The channels in which something changed."""
@@ -129,18 +99,22 @@ class _WriteSynopsesRun:
         found = await find_stored_synopsis(MemoryContext(self.engine, self.scope), channel)
         return found if found is not None and found.superseded_at is None else None
 
-    async def run_all(self, fence: int) -> None:
-        """Channel by channel."""
+    async def run_all(self) -> None:
+        """Write the synopsis of each channel in which something changed.
+
+        A model that is away or a budget that is spent leaves what is put together from facts, and the run is tried
+        again.
+        """
         waiting = await self.find_stale_synopses()
         for number, each in enumerate(waiting):
             self.options.progress(NAME, number, len(waiting))
             try:
-                await self._write_synopsis(each, fence)
+                await self._write_synopsis(each)
             except Conflict as error:  # somebody writes on; the next run finds what came of it
                 self.report.failed[each.channel] = str(error)
                 self.report.pending += 1
 
-    async def _write_synopsis(self, stale: _StaleSynopsis, fence: int) -> None:
+    async def _write_synopsis(self, stale: _StaleSynopsis) -> None:
         scope = channel_scope(self.scope.user_id, stale.channel).with_channels([stale.channel])
         columns, now = await self._read_columns()
         seen = take_snapshot(columns, stale.channel, now)
@@ -160,7 +134,7 @@ class _WriteSynopsesRun:
             ) or not later.has_all(columns, shown)
 
         entry = await write_synopsis(
-            MemoryContext(self.engine, scope), tiers, dict(material.versions), is_obsolete=is_obsolete, fence=fence
+            MemoryContext(self.engine, scope), tiers, dict(material.versions), is_obsolete=is_obsolete, fence=self.fence
         )
         if entry is None:
             self.report.pending += await is_obsolete()
@@ -213,3 +187,12 @@ class _WriteSynopsesRun:
 
     async def _read_columns(self) -> tuple[RecordColumns, datetime]:
         return await self.engine.read_columns(self.scope), await self.engine.now(self.scope)
+
+
+JOB = Job(
+    NAME,
+    60.0,
+    "changes",
+    build_leased_run(NAME, _WriteSynopsesRun),
+    watches=("Turn", "Fact", "User", "Goal", "Synopsis"),
+)
