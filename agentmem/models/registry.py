@@ -32,9 +32,7 @@ _AUTO = "auto"
 _LOCAL_SPEC = "local:all-MiniLM-L6-v2"
 _LEXICAL_SPEC = "hash:v1"
 _NONE = "none"
-_LLM_SPEC_EXAMPLE = "anthropic:claude-haiku-4-5"
-
-_KIND, _RERANKER_NONE = "reranker", "none"
+_EXAMPLES = {"embedder": _LOCAL_SPEC, "llm": "anthropic:claude-haiku-4-5", "reranker": "local:/path/to/it"}
 
 LOCAL_SERVERS: Mapping[str, str] = MappingProxyType(
     {
@@ -47,12 +45,7 @@ LOCAL_SERVERS: Mapping[str, str] = MappingProxyType(
 """Servers of language models that speak OpenAI's protocol, and where each listens by itself."""
 
 PURPOSE_SETTINGS: Mapping[str, str] = MappingProxyType(
-    {
-        "extraction": "extraction_llm",
-        "verdict": "verdict_llm",
-        "recall": "recall_llm",
-        "synopsis": "synopsis_llm",
-    }
+    {name: f"{name}_llm" for name in ("extraction", "verdict", "recall", "synopsis")}
 )
 """What models are asked for, and the setting that names the one for it; without a word there, `llm` is asked."""
 
@@ -137,9 +130,8 @@ def _split_spec(spec: str) -> tuple[str, str]:
 def _parse_spec(spec: str) -> tuple[str, str, int | None]:
     vendor, model = _split_spec(spec)
     front, colon, last = model.rpartition(":")
-    if colon and last.isascii() and last.isdigit():
-        return vendor, front, int(last)
-    return vendor, model, None
+    is_number = bool(colon) and last.isascii() and last.isdigit()
+    return (vendor, front, int(last)) if is_number else (vendor, model, None)
 
 
 def _get_opener(kind: str, vendor: str) -> Callable[[str, Any], Any]:
@@ -150,9 +142,8 @@ def _get_opener(kind: str, vendor: str) -> Callable[[str, Any], Any]:
         if hasattr(module, kind):
             opener: Callable[[str, Any], Any] = getattr(module, kind)
             return opener
-    first, example = (_AUTO, _LOCAL_SPEC) if kind == "embedder" else (_NONE, _LLM_SPEC_EXAMPLE)
-    known = ", ".join([first, *list_vendors(kind)])
-    raise ConfigError(f"{kind}: no vendor{quote_vendor(vendor)}; known are {known}; write it as in '{example}'")
+    known = ", ".join([_AUTO if kind == "embedder" else _NONE, *list_vendors(kind)])
+    raise ConfigError(f"{kind}: no vendor{quote_vendor(vendor)}; known are {known}; write it as in '{_EXAMPLES[kind]}'")
 
 
 def quote_vendor(vendor: str) -> str:
@@ -166,18 +157,11 @@ def open_reranker(spec: str, options: RerankerOptions) -> Reranker | None:
     Nothing is loaded or sent before the first text. Raises ConfigError for an unknown vendor, with the vendors there
     are.
     """
-    cut = next((at for at, character in enumerate(spec) if character in ":/"), len(spec))
-    vendor, model = spec[:cut].strip(), spec[cut + 1 :].strip()
-    if vendor in ("", _RERANKER_NONE) and not model:
+    vendor, model = _split_spec(spec)
+    if vendor in ("", _NONE) and not model:
         return None
-    if vendor.isidentifier() and importlib.util.find_spec(f"agentmem.models.providers.{vendor}"):
-        module: Any = importlib.import_module(f"agentmem.models.providers.{vendor}")
-        if hasattr(module, _KIND):
-            found: Reranker = getattr(module, _KIND)(model, options)
-            return found
-    known = ", ".join([_RERANKER_NONE, *list_vendors(_KIND)])
-    asked = quote_vendor(vendor)
-    raise ConfigError(f"reranker: no vendor{asked}; known are {known}; write it as in 'local:/path/to/it'")
+    reranker: Reranker = _get_opener("reranker", vendor)(model, options)
+    return reranker
 
 
 class LLMRegistry:

@@ -10,6 +10,15 @@ from hashlib import sha256
 
 from agentmem.text.tokenizer import stop_words, tokenize
 
+
+def _split(words: str) -> frozenset[str]:
+    return frozenset(words.split())
+
+
+def _number(words: str, first: int = 0) -> dict[str, int]:
+    return {word: number for number, word in enumerate(words.split(), first)}
+
+
 _LATIN_ACCENT = re.compile(r"(?<=[a-z])[\u0300-\u036f]+")
 _CLAIM_END = " .!?,;:…。、"
 _QUOTES = {0x2018: "'", 0x2019: "'", 0x201C: '"', 0x201D: '"'}
@@ -35,114 +44,23 @@ _TRAILING_PHRASE = re.compile(
     r"|ok|okay|at all|always)\b|[.!,;:])\s*$"
 )
 _WORD = re.compile(r"\w+(?:[.'-]\w+)*")
-_NEGATION_WORDS = frozenset({"not", "no", "never", "without", "nor", "neither", "none", "cannot", "except", "unless"})
-_FILLER_WORDS = frozenset(
-    {
-        "a",
-        "an",
-        "the",
-        "my",
-        "your",
-        "our",
-        "me",
-        "us",
-        "you",
-        "i",
-        "please",
-        "just",
-        "really",
-        "very",
-        "always",
-        "ever",
-        "any",
-        "some",
-        "of",
-        "to",
-    }
-)
-_GENERIC_TERMS = frozenset(
-    {"use", "add", "put", "includ", "give", "write", "do", "make", "show", "be", "with", "ani", "so", "in"}
-)
+_NEGATION_WORDS = _split("not no never without nor neither none cannot except unless")
+_FILLER_WORDS = _split("a an the my your our me us you i please just really very always ever any some of to")
+_GENERIC_TERMS = _split("use add put includ give write do make show be with ani so in")
 _NUMBER = re.compile(r"\d+(?:[.,:/]\d+)*")
-_NUMBER_WORDS = frozenset(
-    {
-        "zero",
-        "one",
-        "two",
-        "three",
-        "four",
-        "five",
-        "six",
-        "seven",
-        "eight",
-        "nine",
-        "ten",
-        "eleven",
-        "twelve",
-        "twenty",
-        "thirty",
-        "fifty",
-        "hundred",
-        "thousand",
-    }
+_NUMBER_WORDS = _split(
+    "zero one two three four five six seven eight nine ten eleven twelve twenty thirty fifty hundred thousand"
 )
 
-_ONES = {
-    "zero": 0,
-    "one": 1,
-    "two": 2,
-    "three": 3,
-    "four": 4,
-    "five": 5,
-    "six": 6,
-    "seven": 7,
-    "eight": 8,
-    "nine": 9,
-    "ten": 10,
-    "eleven": 11,
-    "twelve": 12,
-    "thirteen": 13,
-    "fourteen": 14,
-    "fifteen": 15,
-    "sixteen": 16,
-    "seventeen": 17,
-    "eighteen": 18,
-    "nineteen": 19,
-}
-_TENS = {
-    "twenty": 20,
-    "thirty": 30,
-    "forty": 40,
-    "fifty": 50,
-    "sixty": 60,
-    "seventy": 70,
-    "eighty": 80,
-    "ninety": 90,
-}
+_ONES = _number(
+    "zero one two three four five six seven eight nine ten eleven twelve thirteen fourteen fifteen sixteen seventeen "
+    "eighteen nineteen"
+)
+_TENS = {word: 10 * n for word, n in _number("twenty thirty forty fifty sixty seventy eighty ninety", 2).items()}
 _SCALES = {"hundred": 100, "thousand": 1_000, "million": 1_000_000, "billion": 1_000_000_000}
-_QUANTITY_WORDS = {
-    "dozen": 12,
-    "couple": 2,
-    "twice": 2,
-    "both": 2,
-    "pair": 2,
-    "single": 1,
-    "once": 1,
-    "twins": 2,
-    "trio": 3,
-}
-_ORDINALS = {
-    "first": 1,
-    "second": 2,
-    "third": 3,
-    "fourth": 4,
-    "fifth": 5,
-    "sixth": 6,
-    "seventh": 7,
-    "eighth": 8,
-    "ninth": 9,
-    "tenth": 10,
-}
+_QUANTITY_WORDS = {"dozen": 12, "trio": 3, "single": 1, "once": 1}
+_QUANTITY_WORDS |= dict.fromkeys(("couple", "twice", "both", "pair", "twins"), 2)
+_ORDINALS = _number("first second third fourth fifth sixth seventh eighth ninth tenth", 1)
 _COUNT_WORDS = {**_ORDINALS, "once": 1, "twice": 2, "dozen": 12}
 _NUMBER_WORD_VALUES = {**_ONES, **_TENS, **_SCALES}
 _NUMBER_SUFFIXES = {"k": 1_000, "m": 1_000_000, "bn": 1_000_000_000}
@@ -158,21 +76,8 @@ _AFTER_LEADING_NAME = re.compile(
     r"|never|just"
     r"|also|still|once|now|used|built|taught|led|spent|kept|felt|thought|knew|broke|chose|drove|flew)\b"
 )
-MONTHS = (
-    "january",
-    "february",
-    "march",
-    "april",
-    "may",
-    "june",
-    "july",
-    "august",
-    "september",
-    "october",
-    "november",
-    "december",
-)
-WEEKDAYS = ("monday", "tuesday", "wednesday", "thursday", "friday", "saturday", "sunday")
+MONTHS = tuple(_number("january february march april may june july august september october november december"))
+WEEKDAYS = tuple(_number("monday tuesday wednesday thursday friday saturday sunday"))
 _WRITTEN_DATE = re.compile(
     r"\b(?P<iso>\d{4}-\d\d(?:-\d\d)?)\b"
     r"|(?:\b(?P<day>\d{1,2})(?:st|nd|rd|th)?(?:\s?[-–]\s?\d{1,2})?\s(?:of\s)?)?"

@@ -5,14 +5,15 @@ from __future__ import annotations
 import re
 from datetime import date, timedelta
 
-_DAYS = ("monday", "tuesday", "wednesday", "thursday", "friday", "saturday", "sunday")
+from agentmem.text.normalization import WEEKDAYS
+
 _NUMBERS = ("a", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten", "eleven", "twelve")
 _COUNTS = {word: n for n, word in enumerate(_NUMBERS, 1)} | {"one": 1, "an": 1, "a couple of": 2, "couple of": 2}
 _COUNT = r"\d{1,2}|a couple of|couple of|" + "|".join(sorted(set(_COUNTS) - {"a couple of", "couple of"}, reverse=True))
 _RELATIVE = re.compile(
     rf"""\b(?:
         (?P<day>the\ day\ before\ yesterday|yesterday|last\ night|the\ day\ after\ tomorrow|tomorrow)
-      | (?P<which>last|this\ past|this\ coming|this|next)\ (?P<weekday>{"|".join(_DAYS)})
+      | (?P<which>last|this\ past|this\ coming|this|next)\ (?P<weekday>{"|".join(WEEKDAYS)})
       | (?P<side>last|next)\ (?P<period>week|weekend|month|year)
       | (?P<ago>{_COUNT})\ (?P<ago_unit>day|week|month|year)s?\ ago
       | in\ (?P<ahead>{_COUNT})\ (?P<ahead_unit>day|week|month|year)s?
@@ -20,13 +21,8 @@ _RELATIVE = re.compile(
     re.IGNORECASE | re.VERBOSE,
 )
 _MAYBE = re.compile(r"yesterday|tomorrow|last |next |this | ago\b|\bin ", re.IGNORECASE)
-_SPECIAL_DAYS = {
-    "the day before yesterday": -2,
-    "yesterday": -1,
-    "last night": -1,
-    "tomorrow": 1,
-    "the day after tomorrow": 2,
-}
+_SPECIAL_DAYS = {"yesterday": -1, "last night": -1, "tomorrow": 1}
+_SPECIAL_DAYS |= {"the day before yesterday": -2, "the day after tomorrow": 2}
 MAX_DATES = 3
 """Relative dates of one text that are resolved; a text with more of them tells its times by itself."""
 
@@ -54,7 +50,7 @@ def _resolve(match: re.Match[str], said_on: date) -> str:
             return render_day(said_on + timedelta(days=_SPECIAL_DAYS[" ".join(match["day"].casefold().split())]))
         if match["weekday"]:
             back = " ".join(match["which"].casefold().split()) in ("last", "this past")
-            return render_day(_find_weekday(said_on, _DAYS.index(match["weekday"].casefold()), back=back))
+            return render_day(_find_weekday(said_on, WEEKDAYS.index(match["weekday"].casefold()), back=back))
         if match["period"]:
             return _shift(said_on, match["period"].casefold(), -1 if match["side"].casefold() == "last" else 1)
         count, unit = (match["ago"], match["ago_unit"]) if match["ago"] else (match["ahead"], match["ahead_unit"])

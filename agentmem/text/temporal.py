@@ -14,6 +14,7 @@ from datetime import UTC, date, datetime, time, timedelta, tzinfo
 from typing import TYPE_CHECKING
 
 from agentmem.core.clock import to_utc
+from agentmem.text.normalization import MONTHS, WEEKDAYS
 
 if TYPE_CHECKING:
     import numpy as np
@@ -23,23 +24,9 @@ if TYPE_CHECKING:
 MONTH_MATCH_SCORE = 0.3
 """What a date is worth that fits the year and month but not the day that was named (measured on LoCoMo)."""
 
-_MONTHS = (
-    "january",
-    "february",
-    "march",
-    "april",
-    "may",
-    "june",
-    "july",
-    "august",
-    "september",
-    "october",
-    "november",
-    "december",
-)
-MONTH_NUMBERS = {name: n for n, name in enumerate(_MONTHS, 1)} | {name[:3]: n for n, name in enumerate(_MONTHS, 1)}
+MONTH_NUMBERS = {name: n for n, name in enumerate(MONTHS, 1)} | {name[:3]: n for n, name in enumerate(MONTHS, 1)}
 MONTH_NUMBERS["sept"] = 9
-_UNAMBIGUOUS_MONTHS = frozenset(_MONTHS) - {"march", "may"}
+_UNAMBIGUOUS_MONTHS = frozenset(MONTHS) - {"march", "may"}
 # German, Spanish, French and Portuguese; they count only beside a day, a year or a word like "im".
 _OTHER_MONTHS = (
     "januar enero janvier janeiro",
@@ -70,7 +57,6 @@ _MONTH_MENTION = re.compile(
 
 _DateRange = tuple[date, date]
 
-_WEEKDAYS = ("monday", "tuesday", "wednesday", "thursday", "friday", "saturday", "sunday")
 _NUMBERS = ("one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten", "eleven", "twelve")
 _COUNTS = {word: n for n, word in enumerate(_NUMBERS, 1)} | {"a": 1, "an": 1, "a couple of": 2}
 _COUNT = r"\d{1,4}|" + "|".join(sorted(_COUNTS, key=len, reverse=True)).replace(" ", r"\ ")
@@ -79,7 +65,7 @@ _RELATIVE = re.compile(
     rf"""(?<![\w.,-])(?:(?P<limit>before|until|till|by|than|half)\s|(?P<since>since)\s)?
     (?: (?P<day>(?:the\s)?day\sbefore\syesterday|yesterday|last\snight)
       | (?P<present>today|tonight|this\s(?:morning|afternoon|evening|week|month|year))
-      | last\s(?P<weekday>{"|".join(_WEEKDAYS)})
+      | last\s(?P<weekday>{"|".join(WEEKDAYS)})
       | (?:in|over|during|within|for)\sthe\s(?:last|past)\s
         (?:(?P<rolling>{_COUNT})\s)?(?P<span>{_UNIT})s?
       | (?:the\s)?(?:last|past)\s(?P<bare_rolling>{_COUNT})\s(?P<bare_span>{_UNIT})s?
@@ -104,23 +90,7 @@ _TIME_COUNT = (
     r"(?P<count>\d{1,3}|an?|one|two|three|four|five|six|seven|eight|nine|ten|eleven|twelve|(?:a )?couple(?: of)?"
     r"|(?:a )?few|several|many|some)"
 )
-_COUNT_VALUES = {
-    "a": 1,
-    "an": 1,
-    "one": 1,
-    "two": 2,
-    "three": 3,
-    "four": 4,
-    "five": 5,
-    "six": 6,
-    "seven": 7,
-    "eight": 8,
-    "nine": 9,
-    "ten": 10,
-    "eleven": 11,
-    "twelve": 12,
-    "many": 50,
-}
+_COUNT_VALUES = {word: n for n, word in enumerate(_NUMBERS, 1)} | {"a": 1, "an": 1, "many": 50}
 _UNIT_DAYS = {"hour": 1, "day": 1, "night": 1, "week": 7, "weekend": 7, "month": 31, "year": 366, "decade": 3660}
 _COUNTED_UNIT = re.compile(
     rf"\b(?:{_TIME_COUNT}\s)?(?P<unit>hour|day|night|week|weekend|month|year|decade)s?\b", re.IGNORECASE
@@ -252,7 +222,7 @@ def _resolve_named_days(match: re.Match[str], today: date) -> _DateRange:
         unit = present.lower().split()[-1]
         return _calendar_period(unit if unit in ("week", "month", "year") else "day", today, 0)
     if weekday := match["weekday"]:
-        return _calendar_period("day", today, (today.weekday() - _WEEKDAYS.index(weekday.lower())) % 7 or 7)
+        return _calendar_period("day", today, (today.weekday() - WEEKDAYS.index(weekday.lower())) % 7 or 7)
     if not match["period"]:
         return _calendar_period(match["unit"].lower(), today, _parse_count(match["ago"]))
     if match["period"].lower() != "weekend":
