@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import importlib
 import os
 import pkgutil
@@ -81,12 +82,22 @@ def pytest_configure_node(node: object) -> None:
         TRACER.stop()
 
 
-def pytest_collection() -> None:
-    """Trace the import of every module of the package, and not what else is done to collect the tests."""
+@pytest.hookimpl(wrapper=True)
+def pytest_collection() -> Generator[None, object, object]:
+    """Trace the import of every module of the package, and not what else is done to collect the tests.
+
+    The garbage collector would visit all that is imported again and again, which takes a sixth of the time.
+    """
+    gc.disable()
     if TRACER:
         for found in pkgutil.walk_packages(agentmem.__path__, "agentmem."):
             importlib.import_module(found.name)
         TRACER.stop()
+    try:
+        return (yield)
+    finally:
+        gc.freeze()
+        gc.enable()
 
 
 @pytest.hookimpl(wrapper=True)

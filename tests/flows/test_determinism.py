@@ -5,7 +5,11 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+from datetime import UTC, datetime
 from pathlib import Path
+
+from agentmem import AgentMemory
+from agentmem.core.clock import FrozenClock
 
 ROOT = Path(__file__).parents[2]
 
@@ -49,16 +53,6 @@ async def main():
 asyncio.run(main())
 """
 
-OPENING = """
-import sys
-from datetime import UTC, datetime
-from agentmem import AgentMemory
-from agentmem.core.clock import FrozenClock
-clock = FrozenClock(datetime(2026, 3, 1, 12, tzinfo=UTC))
-with AgentMemory("alice", home=sys.argv[1], embedder="hash", clock=clock, seed="s") as memory:
-    print(*(memory.store_turn(text).id for text in ("one", "two")))
-"""
-
 
 def ran(script: str, *arguments: Path, seed: str) -> str:
     environment = {**os.environ, "PYTHONHASHSEED": seed}
@@ -79,6 +73,11 @@ def test_the_same_script_twice_gives_the_same_output_and_export(tmp_path: Path) 
 
 
 def test_a_seed_used_twice_never_repeats_an_id(tmp_path: Path) -> None:
-    runs = [ran(OPENING, tmp_path / "home", seed="0").split() for _ in range(2)]
+    def store(home: Path) -> list[str]:
+        clock = FrozenClock(datetime(2026, 3, 1, 12, tzinfo=UTC))
+        with AgentMemory("alice", home=home, embedder="hash", clock=clock, seed="s") as memory:
+            return [memory.store_turn(text).id for text in ("one", "two")]
+
+    runs = [store(tmp_path / "home") for _ in range(2)]
     assert len({name for names in runs for name in names}) == 4
-    assert ran(OPENING, tmp_path / "elsewhere", seed="0").split() == runs[0]
+    assert store(tmp_path / "elsewhere") == runs[0]

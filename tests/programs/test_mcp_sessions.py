@@ -52,7 +52,13 @@ Talk = Callable[[StdioServerParameters | str, list[str]], Awaitable[dict[str, An
 """Holds a session that stores these turns and searches; returns the names of the tools, and what was found."""
 
 
-@pytest.fixture(params=["python", "typescript"])
+# The SDK of Python holds the sessions of the other tests.
+IN_TYPESCRIPT_BY_DAY = pytest.mark.parametrize(
+    "talk", [pytest.param("python", marks=pytest.mark.nightly), "typescript"], indirect=True
+)
+
+
+@pytest.fixture
 def talk(request: pytest.FixtureRequest, tmp_path: Path) -> Talk:
     """A session through an SDK."""
     if request.param == "python":
@@ -90,6 +96,7 @@ async def talk_in_typescript(
     return dict(json.loads(run.output))
 
 
+@IN_TYPESCRIPT_BY_DAY
 async def test_a_session_over_stdio_leaves_beliefs(talk: Talk, home: Path) -> None:
     server = build_command(home)
     check_session(await talk(server, TURNS))
@@ -100,7 +107,7 @@ async def test_a_session_over_stdio_leaves_beliefs(talk: Talk, home: Path) -> No
             await talk(server, [])
 
 
-@pytest.mark.parametrize("talk", [pytest.param("python", marks=pytest.mark.nightly), "typescript"], indirect=True)
+@IN_TYPESCRIPT_BY_DAY
 async def test_a_session_over_http_leaves_beliefs(talk: Talk, home: Path) -> None:
     with serve({"AGENTMEM_HOME": str(home)}, "--user", "ilse") as address:
         check_session(await talk(f"{address}/mcp", TURNS))

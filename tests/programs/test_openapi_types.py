@@ -115,15 +115,12 @@ def find_errors(compiled: NodeRun, name: str) -> list[str]:
     return [line for line in compiled.output.splitlines() if ": error TS" in line and f"{name}(" in line]
 
 
-def test_a_generated_client_stores_recalls_and_tells_records_apart(
-    compiled: NodeRun, folder: Path, address: str
-) -> None:
+def test_a_generated_client_and_the_example_are_strict_and_run(compiled: NodeRun, folder: Path, address: str) -> None:
+    """One test, since each process that runs a part of it would make all of the fixtures."""
     assert len(find_errors(compiled, "wrong.ts")) == 2
     assert compiled.output.count("error TS") == 2, compiled.output
     assert run_node(folder / "client.js", address) == "0 Turn: I am allergic to peanuts. (user)\n"
 
-
-def test_the_example_in_typescript_is_strict_and_runs(compiled: NodeRun, address: str) -> None:
     assert compiled.exit_code != 0, "the wrong program was compiled, too"
     assert find_errors(compiled, EXAMPLE.name) == []
     stored, found = run_node(EXAMPLE, address).splitlines()
