@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Awaitable, Callable, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from difflib import SequenceMatcher
@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
-from agentmem.cli.render import echo, echo_stderr, show_json, to_one_line
+from agentmem.cli.render import echo, echo_stderr, show_json, show_json_lines, to_one_line
 from agentmem.errors import AgentMemError
 
 if TYPE_CHECKING:
@@ -111,6 +111,16 @@ class CliContext:
             show_json(document)
         else:
             echo(text)
+
+    def show_list(self, found: Sequence[Any], render: Callable[[Any], str], nothing: str) -> None:
+        """Print a JSON document per item with --json; else each item as text, or `nothing`."""
+        if self.json:
+            show_json_lines(found)
+            return
+        for item in found:
+            echo(render(item))
+        if not found:
+            echo(nothing)
 
 
 async def _tell_other_users(memory: AsyncAgentMemory) -> list[str]:

@@ -19,42 +19,26 @@ from agentmem.errors import AgentMemError, ConfigError, Conflict, InvalidRecord,
 _CALLER_ERRORS = (ConfigError, Conflict, InvalidRecord, NotFound, ScopeError)
 
 # So that a command loads its own module only; those of other modules are found by looking.
-_HOMES = {
-    "add": "turns",
+_COMMANDS = {
     "admin": "admin",
-    "announce": "turns",
     "audit": "audit",
-    "beliefs": "facts",
     "config": "config",
-    "consolidate": "jobs",
-    "context": "recall",
-    "correct": "facts",
     "curate": "curate",
-    "erase": "forgetting",
-    "export": "transfer",
-    "facts": "facts",
-    "forget": "forgetting",
+    "facts": "beliefs correct facts learn profile",
+    "forgetting": "erase forget restore undo",
     "goals": "goals",
-    "import": "transfer",
-    "jobs": "jobs",
+    "jobs": "consolidate jobs worker",
     "keys": "keys",
-    "learn": "facts",
-    "mcp": "serve",
-    "procedures": "procedures",
-    "profile": "facts",
-    "remember": "recall",
-    "restore": "forgetting",
+    "procedures": "procedures tools",
+    "recall": "context remember",
+    "records": "show stats users",
     "reviews": "reviews",
     "schedules": "schedules",
-    "serve": "serve",
-    "show": "records",
-    "stats": "records",
-    "tools": "procedures",
-    "turns": "turns",
-    "undo": "forgetting",
-    "users": "records",
-    "worker": "jobs",
+    "serve": "mcp serve",
+    "transfer": "export import",
+    "turns": "add announce turns",
 }
+_HOMES = {name: module for module, names in _COMMANDS.items() for name in names.split()}
 # Older scripts and service files have these as commands of their own.
 _MOVED = {name: name for name in ("compact", "doctor", "migrate", "rebuild", "verify")} | {"project": "sync"}
 _MEANT = {  # words that newcomers try

@@ -3,9 +3,15 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Mapping
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Any, TypeVar
 
 import click
+
+from agentmem.cli.context import CliContext, memory_options
+
+T = TypeVar("T")
+EXAMPLE_ID = "0197a6e2-8f10-7c3a-9d5e-2b1f0c4d6e8a"
 
 
 class VerbGroup(click.Group):
@@ -34,6 +40,27 @@ class VerbGroup(click.Group):
         except click.UsageError as error:
             names = {verb: f"{self.name} {verb}" for verb in self.commands}
             raise click.UsageError(error.message + suggest(args[0], names), ctx) from None
+
+
+def build_command(
+    name: str,
+    summary: str,
+    text: str,
+    example: str,
+    call: Callable[..., Awaitable[T]],
+    show: Callable[[CliContext, T], None],
+    *parameters: Callable[[Any], Any],
+) -> click.Command:
+    """A command that calls a verb of the memory with what was given for its `parameters`, and shows the answer."""
+
+    def run(cli: CliContext, **given: Any) -> None:
+        show(cli, cli.run_for_user(lambda memory: call(memory, **given)))
+
+    function: Any = memory_options()(run)
+    for parameter in reversed(parameters):
+        function = parameter(function)
+    text = f"{text}\n\n\b\nExamples:\n  agentmem {example}"
+    return click.command(name, help=text, short_help=summary)(function)
 
 
 def suggest(typed: str, names: Mapping[str, str]) -> str:

@@ -8,7 +8,7 @@ from typing import Any
 import click
 
 from agentmem.cli.context import CliContext, memory_options, parse_datetime
-from agentmem.cli.render import dim, echo, format_time, pluralize, show_json_lines, to_one_line
+from agentmem.cli.render import dim, format_time, pluralize, to_one_line
 
 
 @click.command("audit", short_help="List what was done.")
@@ -34,13 +34,7 @@ def audit_command(
     rows = cli.run_for_user(
         lambda memory: memory.audit.query(operation=operation, since=since, until=until, limit=limit)
     )
-    if cli.json:
-        show_json_lines(rows)
-        return
-    for row in rows:
-        echo(_render_audit_row(row) + (dim(f"  {row['operation_id']}") if row["operation_id"] else ""))
-    if not rows:
-        echo("no rows")
+    cli.show_list(rows, _render_audit_row, "no rows")
 
 
 def _render_audit_row(row: dict[str, Any]) -> str:
@@ -54,7 +48,7 @@ def _render_audit_row(row: dict[str, Any]) -> str:
         parts.append(repr(row["query_text"]))
     if not row["success"]:
         parts.append(f"failed: {row.get('error_message')}")
-    return to_one_line("  ".join(parts))
+    return to_one_line("  ".join(parts)) + (dim(f"  {row['operation_id']}") if row["operation_id"] else "")
 
 
 COMMANDS = (audit_command,)

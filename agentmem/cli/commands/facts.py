@@ -8,7 +8,7 @@ from typing import Any
 import click
 
 from agentmem.cli.context import CliContext, memory_options, parse_datetime, read_text_or_stdin
-from agentmem.cli.render import dim, echo, format_time, render_operation, render_record, show_json_lines, to_one_line
+from agentmem.cli.render import dim, format_time, render_operation, render_record, to_one_line
 
 
 @click.command("facts", short_help="List facts.")
@@ -35,16 +35,12 @@ def facts_command(
     else:
         where: dict[str, Any] = {"retired": everything, "as_of": as_of, **({"tags": tags} if tags else {})}
         found = cli.run_for_user(lambda memory: memory.semantic.facts(where, limit=limit))
-    if cli.json:
-        show_json_lines(found)
-        return
-    for fact in found:
-        echo(render_record(fact))
-        echo(
-            dim(f"    {fact.id}  recorded {format_time(fact.recorded_at)}" + "".join(f"  #{tag}" for tag in fact.tags))
-        )
-    if not found:
-        echo("no facts")
+    cli.show_list(found, _render_fact, "no facts")
+
+
+def _render_fact(fact: Any) -> str:
+    tags = "".join(f"  #{tag}" for tag in fact.tags)
+    return f"{render_record(fact)}\n{dim(f'    {fact.id}  recorded {format_time(fact.recorded_at)}{tags}')}"
 
 
 @click.command("beliefs", short_help="What is believed.")
@@ -68,13 +64,8 @@ def beliefs_command(
       agentmem beliefs --as-of 2026-01-01
     """
     found = cli.run_for_user(lambda memory: memory.beliefs(subject, slot, as_of=as_of, known_at=known_at))
-    if cli.json:
-        show_json_lines([each.to_dict() for each in found])
-        return
-    for each in found:
-        echo(to_one_line(str(each)))
-    if not found:
-        echo("no beliefs")
+    shown = [each.to_dict() for each in found] if cli.json else found
+    cli.show_list(shown, lambda each: to_one_line(str(each)), "no beliefs")
 
 
 @click.command("profile", short_help="What is held of the user.")

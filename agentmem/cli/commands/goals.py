@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from agentmem.cli.context import CliContext, memory_options, parse_datetime
-from agentmem.cli.render import dim, echo, format_time, render_operation, show_json_lines, to_one_line
-from agentmem.cli.verbs import VerbGroup
+from agentmem.cli.render import dim, format_time, render_operation, to_one_line
+from agentmem.cli.verbs import EXAMPLE_ID, VerbGroup, build_command
 
 if TYPE_CHECKING:
     from agentmem.core.record import GoalStatus
@@ -32,13 +32,7 @@ def list_goals_command(cli: CliContext, *, status: GoalStatus | None) -> None:
       agentmem goals list --status completed --json
     """
     found, now = cli.run_for_user(lambda memory: _list_goals(memory, status))
-    if cli.json:
-        show_json_lines(found)
-        return
-    for goal in found:
-        echo("\n".join(_render_goal(goal, now)))
-    if not found:
-        echo("no goals")
+    cli.show_list(found, lambda goal: "\n".join(_render_goal(goal, now)), "no goals")
 
 
 @click.command("add", short_help="Add a goal.")
@@ -86,68 +80,6 @@ async def _read_deadline(memory: AsyncAgentMemory, words: str) -> datetime:
         return datetime.combine(day, time(23, 59, 59), tzinfo=now.tzinfo)
 
 
-@click.command("complete", short_help="End a goal as completed.")
-@click.argument("goal_id", metavar="ID")
-@click.option("--result", default="", metavar="TEXT", help="What came of it.")
-@click.option("--cascade", is_flag=True, help="Abandon its open parts.")
-@memory_options()
-def complete_goal_command(cli: CliContext, *, goal_id: str, result: str, cascade: bool) -> None:
-    """End the goal ID as completed.
-
-    \b
-    Examples:
-      agentmem goals complete 0197a6e2-8f10-7c3a-9d5e-2b1f0c4d6e8a --result "booked for May"
-    """
-    _show_changed(
-        cli, cli.run_for_user(lambda memory: memory.complete_goal(goal_id, "completed", result, cascade=cascade))
-    )
-
-
-@click.command("abandon", short_help="End a goal as abandoned.")
-@click.argument("goal_id", metavar="ID")
-@click.option("--result", default="", metavar="TEXT", help="Why.")
-@click.option("--cascade", is_flag=True, help="Abandon its open parts, too.")
-@memory_options()
-def abandon_goal_command(cli: CliContext, *, goal_id: str, result: str, cascade: bool) -> None:
-    """End the goal ID as abandoned.
-
-    \b
-    Examples:
-      agentmem goals abandon 0197a6e2-8f10-7c3a-9d5e-2b1f0c4d6e8a --cascade
-    """
-    _show_changed(
-        cli, cli.run_for_user(lambda memory: memory.complete_goal(goal_id, "abandoned", result, cascade=cascade))
-    )
-
-
-@click.command("block", short_help="Let a goal wait for another.")
-@click.argument("goal_id", metavar="ID")
-@click.option("--by", required=True, metavar="ID", help="The goal that is waited for.")
-@memory_options()
-def block_goal_command(cli: CliContext, *, goal_id: str, by: str) -> None:
-    """Let the goal ID wait for another one.
-
-    \b
-    Examples:
-      agentmem goals block 0197a6e2-8f10-7c3a-9d5e-2b1f0c4d6e8a --by 0197a6e2-8f10-7c3a-9d5e-9a3b5c7d1e2f
-    """
-    _show_changed(cli, cli.run_for_user(lambda memory: memory.goals.block(goal_id, by)))
-
-
-@click.command("unblock", short_help="Let a goal wait no longer.")
-@click.argument("goal_id", metavar="ID")
-@click.option("--by", metavar="ID", help="The goal that is waited for. [default: all of them]")
-@memory_options()
-def unblock_goal_command(cli: CliContext, *, goal_id: str, by: str | None) -> None:
-    """Let the goal ID wait no longer.
-
-    \b
-    Examples:
-      agentmem goals unblock 0197a6e2-8f10-7c3a-9d5e-2b1f0c4d6e8a
-    """
-    _show_changed(cli, cli.run_for_user(lambda memory: memory.goals.unblock(goal_id, by)))
-
-
 def _show_changed(cli: CliContext, goal: Any) -> None:
     lines = [f"{goal.goal_status}: {to_one_line(goal.description)}", dim(f"    {goal.id}")]
     cli.show(goal, "\n".join([*lines, render_operation(goal.operation_id)]))
@@ -171,15 +103,56 @@ def _render_goal(goal: Goal, now: datetime) -> list[str]:
     return [first, *(f"    {tie}" for tie in ties), dim(f"    {goal.id}")]
 
 
+_GOAL_ID = click.argument("goal_id", metavar="ID")
+
+
 goals_group = VerbGroup(
     "goals",
     (
         list_goals_command,
         add_goal_command,
-        complete_goal_command,
-        abandon_goal_command,
-        block_goal_command,
-        unblock_goal_command,
+        build_command(
+            "complete",
+            "End a goal as completed.",
+            "End the goal ID as completed.",
+            f'goals complete {EXAMPLE_ID} --result "booked for May"',
+            lambda memory, goal_id, **given: memory.complete_goal(goal_id, "completed", **given),
+            _show_changed,
+            _GOAL_ID,
+            click.option("--result", default="", metavar="TEXT", help="What came of it."),
+            click.option("--cascade", is_flag=True, help="Abandon its open parts."),
+        ),
+        build_command(
+            "abandon",
+            "End a goal as abandoned.",
+            "End the goal ID as abandoned.",
+            f"goals abandon {EXAMPLE_ID} --cascade",
+            lambda memory, goal_id, **given: memory.complete_goal(goal_id, "abandoned", **given),
+            _show_changed,
+            _GOAL_ID,
+            click.option("--result", default="", metavar="TEXT", help="Why."),
+            click.option("--cascade", is_flag=True, help="Abandon its open parts, too."),
+        ),
+        build_command(
+            "block",
+            "Let a goal wait for another.",
+            "Let the goal ID wait for another one.",
+            f"goals block {EXAMPLE_ID} --by 0197a6e2-8f10-7c3a-9d5e-9a3b5c7d1e2f",
+            lambda memory, goal_id, by: memory.goals.block(goal_id, by),
+            _show_changed,
+            _GOAL_ID,
+            click.option("--by", required=True, metavar="ID", help="The goal that is waited for."),
+        ),
+        build_command(
+            "unblock",
+            "Let a goal wait no longer.",
+            "Let the goal ID wait no longer.",
+            f"goals unblock {EXAMPLE_ID}",
+            lambda memory, goal_id, by: memory.goals.unblock(goal_id, by),
+            _show_changed,
+            _GOAL_ID,
+            click.option("--by", metavar="ID", help="The goal that is waited for. [default: all of them]"),
+        ),
     ),
     summary="List, add, end goals.",
     text="What is to be reached. Without a verb it lists the open goals.",

@@ -10,7 +10,7 @@ import click
 from click.core import ParameterSource
 
 from agentmem.cli.context import CliContext, memory_options, parse_datetime, parse_names
-from agentmem.cli.render import echo, echo_stderr, format_time, show_json, show_json_lines, to_one_line
+from agentmem.cli.render import echo, echo_stderr, format_time, show_json, to_one_line
 from agentmem.cli.verbs import VerbGroup
 
 if TYPE_CHECKING:
@@ -81,13 +81,7 @@ def list_keys_command(context: click.Context, cli: CliContext) -> None:
 
     user = _find_given(context, "user", cli.user)
     found = cli.run(lambda memory: list_api_keys(memory.engine, user))
-    if cli.json:
-        show_json_lines(found)
-        return
-    for key in found:
-        echo(_render_key(key))
-    if not found:
-        echo("no keys")
+    cli.show_list(found, _render_key, "no keys")
 
 
 @click.command("revoke", short_help="Revoke a key.")

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 import click
 
 from agentmem.cli.context import CliContext, memory_options
-from agentmem.cli.render import dim, echo, format_time, pluralize, render_operation, show_json_lines, to_one_line
-from agentmem.cli.verbs import VerbGroup
+from agentmem.cli.render import dim, format_time, pluralize, render_operation, to_one_line
+from agentmem.cli.verbs import EXAMPLE_ID, VerbGroup, build_command
 
 if TYPE_CHECKING:
     from agentmem.core.procedural_records import Procedure
@@ -35,13 +35,7 @@ def list_procedures_command(cli: CliContext, *, status: ProcedureStatus | None) 
       agentmem procedures list --status candidate --json
     """
     found = cli.run_for_user(lambda memory: memory.procedural.procedures(status))
-    if cli.json:
-        show_json_lines(found)
-        return
-    for procedure in found:
-        echo("\n".join(_render_procedure(procedure)))
-    if not found:
-        echo("no procedures")
+    cli.show_list(found, lambda procedure: "\n".join(_render_procedure(procedure)), "no procedures")
 
 
 @click.command("stage", short_help="Propose an instruction.")
@@ -56,32 +50,6 @@ def stage_procedure_command(cli: CliContext, *, text: str, trigger: str) -> None
       agentmem procedures stage "Always answer in French" --trigger "when I write in French"
     """
     _show_changed(cli, cli.run_for_user(lambda memory: memory.procedural.stage_candidate(text, trigger=trigger)))
-
-
-@click.command("accept", short_help="Put a candidate in force.")
-@click.argument("procedure_id", metavar="ID")
-@memory_options()
-def accept_procedure_command(cli: CliContext, *, procedure_id: str) -> None:
-    """Put the candidate ID in force.
-
-    \b
-    Examples:
-      agentmem procedures accept 0197a6e2-8f10-7c3a-9d5e-2b1f0c4d6e8a
-    """
-    _show_changed(cli, cli.run_for_user(lambda memory: memory.procedural.accept_procedure(procedure_id)))
-
-
-@click.command("retire", short_help="Take an instruction out of force.")
-@click.argument("procedure_id", metavar="ID")
-@memory_options()
-def retire_procedure_command(cli: CliContext, *, procedure_id: str) -> None:
-    """Take the instruction ID out of force.
-
-    \b
-    Examples:
-      agentmem procedures retire 0197a6e2-8f10-7c3a-9d5e-2b1f0c4d6e8a
-    """
-    _show_changed(cli, cli.run_for_user(lambda memory: memory.procedural.retire_procedure(procedure_id)))
 
 
 def _show_changed(cli: CliContext, procedure: Procedure) -> None:
@@ -113,13 +81,7 @@ def tools_command(cli: CliContext, *, task_type: str | None, only_channel: str |
       agentmem tools --only-channel website
     """
     found = cli.run_for_user(lambda memory: memory.procedural.tool_stats(task_type, only_channel))
-    if cli.json:
-        show_json_lines(found)
-        return
-    for stats in found:
-        echo("\n".join(_render_tool_stats(stats)))
-    if not found:
-        echo("no calls")
+    cli.show_list(found, lambda stats: "\n".join(_render_tool_stats(stats)), "no calls")
 
 
 def _render_tool_stats(stats: ToolStats) -> list[str]:
@@ -143,9 +105,32 @@ def _render_tool_stats(stats: ToolStats) -> list[str]:
     return lines
 
 
+_PROCEDURE_ID = click.argument("procedure_id", metavar="ID")
+
 procedures_group = VerbGroup(
     "procedures",
-    (list_procedures_command, stage_procedure_command, accept_procedure_command, retire_procedure_command),
+    (
+        list_procedures_command,
+        stage_procedure_command,
+        build_command(
+            "accept",
+            "Put a candidate in force.",
+            "Put the candidate ID in force.",
+            f"procedures accept {EXAMPLE_ID}",
+            lambda memory, procedure_id: memory.procedural.accept_procedure(procedure_id),
+            _show_changed,
+            _PROCEDURE_ID,
+        ),
+        build_command(
+            "retire",
+            "Take an instruction out of force.",
+            "Take the instruction ID out of force.",
+            f"procedures retire {EXAMPLE_ID}",
+            lambda memory, procedure_id: memory.procedural.retire_procedure(procedure_id),
+            _show_changed,
+            _PROCEDURE_ID,
+        ),
+    ),
     summary="Standing instructions.",
     text="What users asked to be done always. Without a verb it lists those in force and those that wait.",
     default="list",

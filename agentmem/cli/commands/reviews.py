@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from agentmem.cli.context import CliContext, memory_options
-from agentmem.cli.render import dim, echo, format_time, render_operation, render_record, show_json_lines, to_one_line
+from agentmem.cli.render import dim, format_time, render_operation, render_record, to_one_line
 from agentmem.cli.verbs import VerbGroup
 
 if TYPE_CHECKING:
@@ -34,13 +34,8 @@ def list_reviews_command(cli: CliContext, *, about: ReviewTopic | None, limit: i
       agentmem reviews list --about same_entity --json
     """
     found = cli.run_for_user(lambda memory: _list_with_evidence(memory, about, limit))
-    if cli.json:
-        show_json_lines(review for review, _ in found)
-        return
-    for review, grounds in found:
-        echo("\n".join(_render_review(review, grounds)))
-    if not found:
-        echo("nothing waits for a decision")
+    shown = [review for review, _ in found] if cli.json else found
+    cli.show_list(shown, lambda pair: "\n".join(_render_review(*pair)), "nothing waits for a decision")
 
 
 @click.command("resolve", short_help="Decide a review.")

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from agentmem.cli.context import CliContext, memory_options
-from agentmem.cli.render import dim, echo, format_time, show_json_lines, to_one_line
-from agentmem.cli.verbs import VerbGroup
+from agentmem.cli.render import dim, format_time, to_one_line
+from agentmem.cli.verbs import VerbGroup, build_command
 from agentmem.errors import Conflict
 from agentmem.text.terminal_text import neutralize
 
@@ -31,16 +31,15 @@ def list_schedules_command(cli: CliContext, *, due: bool) -> None:
       agentmem schedules list --due --json
     """
     found = cli.run_for_user(lambda memory: memory.schedules.due() if due else memory.schedules.list())
-    if cli.json:
-        show_json_lines(found)
-        return
-    for schedule in found:
-        rhythm = f"{schedule.cron} {schedule.timezone}" if schedule.cron else f"every {schedule.every_seconds:g} s"
-        name, prompt = to_one_line(schedule.name), to_one_line(schedule.prompt)
-        echo(f"{name} ({rhythm}; {_render_next_run(schedule)}) {prompt}".rstrip())
-        echo(dim(f"    by {to_one_line(schedule.source)}, last {format_time(schedule.last_at)}, {schedule.id}"))
-    if not found:
-        echo("nothing is due" if due else "no schedules")
+    cli.show_list(found, _render_schedule, "nothing is due" if due else "no schedules")
+
+
+def _render_schedule(schedule: Schedule) -> str:
+    rhythm = f"{schedule.cron} {schedule.timezone}" if schedule.cron else f"every {schedule.every_seconds:g} s"
+    name, prompt = to_one_line(schedule.name), to_one_line(schedule.prompt)
+    first = f"{name} ({rhythm}; {_render_next_run(schedule)}) {prompt}".rstrip()
+    notes = f"    by {to_one_line(schedule.source)}, last {format_time(schedule.last_at)}, {schedule.id}"
+    return f"{first}\n{dim(notes)}"
 
 
 @click.command("add", short_help="Schedule a prompt.")
@@ -94,46 +93,6 @@ async def _take_due(memory: AsyncAgentMemory, name: str) -> Schedule:
     return claimed
 
 
-@click.command("pause", short_help="Let a schedule rest.")
-@click.argument("name", metavar="NAME")
-@memory_options()
-def pause_schedule_command(cli: CliContext, *, name: str) -> None:
-    """Let the schedule NAME rest until it is resumed.
-
-    \b
-    Examples:
-      agentmem schedules pause summary
-    """
-    _show_changed(cli, cli.run_for_user(lambda memory: memory.schedules.pause(name)))
-
-
-@click.command("resume", short_help="Let a schedule go on.")
-@click.argument("name", metavar="NAME")
-@memory_options()
-def resume_schedule_command(cli: CliContext, *, name: str) -> None:
-    """Let the schedule NAME go on.
-
-    \b
-    Examples:
-      agentmem schedules resume summary
-    """
-    _show_changed(cli, cli.run_for_user(lambda memory: memory.schedules.resume(name)))
-
-
-@click.command("remove", short_help="Take a schedule away.")
-@click.argument("name", metavar="NAME")
-@memory_options()
-def remove_schedule_command(cli: CliContext, *, name: str) -> None:
-    """Take the schedule NAME away.
-
-    \b
-    Examples:
-      agentmem schedules remove summary
-    """
-    removed = cli.run_for_user(lambda memory: memory.schedules.remove(name))
-    cli.show(removed, f"{to_one_line(removed.name)}: removed")
-
-
 def _show_changed(cli: CliContext, schedule: Schedule) -> None:
     cli.show(schedule, f"{to_one_line(schedule.name)}: {_render_next_run(schedule)}")
 
@@ -142,15 +101,41 @@ def _render_next_run(schedule: Schedule) -> str:
     return "paused" if schedule.paused else f"next {format_time(schedule.next_at)}"
 
 
+_NAME = click.argument("name", metavar="NAME")
+
 schedules_group = VerbGroup(
     "schedules",
     (
         list_schedules_command,
         add_schedule_command,
         take_schedule_command,
-        pause_schedule_command,
-        resume_schedule_command,
-        remove_schedule_command,
+        build_command(
+            "pause",
+            "Let a schedule rest.",
+            "Let the schedule NAME rest until it is resumed.",
+            "schedules pause summary",
+            lambda memory, name: memory.schedules.pause(name),
+            _show_changed,
+            _NAME,
+        ),
+        build_command(
+            "resume",
+            "Let a schedule go on.",
+            "Let the schedule NAME go on.",
+            "schedules resume summary",
+            lambda memory, name: memory.schedules.resume(name),
+            _show_changed,
+            _NAME,
+        ),
+        build_command(
+            "remove",
+            "Take a schedule away.",
+            "Take the schedule NAME away.",
+            "schedules remove summary",
+            lambda memory, name: memory.schedules.remove(name),
+            lambda cli, removed: cli.show(removed, f"{to_one_line(removed.name)}: removed"),
+            _NAME,
+        ),
     ),
     summary="Scheduled prompts.",
     text="What is to be done at which time. Without a verb it lists all schedules.",

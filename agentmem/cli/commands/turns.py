@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import click
 
 from agentmem.cli.context import CliContext, memory_options, parse_datetime, read_text_or_stdin
-from agentmem.cli.render import dim, echo, format_time, render_operation, render_record, show_json_lines, to_one_line
+from agentmem.cli.render import dim, format_time, render_operation, render_record, to_one_line
 
 if TYPE_CHECKING:
     from agentmem.core.records import Turn
@@ -90,15 +90,12 @@ def turns_command(cli: CliContext, *, conversation: str | None, hours: float | N
             return await memory.episodic.get_conversation(conversation, limit=limit)
         return await memory.episodic.recent_turns(limit, hours=hours)
 
-    found = cli.run_for_user(read)
-    if cli.json:
-        show_json_lines(found)
-        return
-    for turn in found:
-        echo(render_record(turn))
-        echo(dim(f"    {turn.id}  turn {turn.index} of conversation {turn.conversation_id}"))
-    if not found:
-        echo("no turns")
+    cli.show_list(cli.run_for_user(read), _render_turn, "no turns")
+
+
+def _render_turn(turn: Turn) -> str:
+    place = dim(f"    {turn.id}  turn {turn.index} of conversation {turn.conversation_id}")
+    return f"{render_record(turn)}\n{place}"
 
 
 COMMANDS = (add_command, announce_command, turns_command)
