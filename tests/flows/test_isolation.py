@@ -18,11 +18,11 @@ from agentmem.core.changes import Change
 from agentmem.core.scope import Scope
 from agentmem.text.normalization import hash_claim
 from tests.flows.given import ManualClock, bundle_ids, engine_of, open_memory, read_tables, run, visible_content
-from tests.scale import scaled
+from tests.scale import NIGHTLY, scaled
 from tests.servers.stack import Stack
 
 QUERIES = ["Where does Ann keep the spare key?", "spare key under the mat", "Ann", "когда"]
-OTHERS = 10_000
+OTHERS = 10_000 if NIGHTLY else 2_000  # many times as many as any technique finds
 
 
 def fill(memory: AgentMemory) -> None:
@@ -69,7 +69,7 @@ def crowd(memory: AgentMemory, count: int, mark: str = "", *, linked: int | None
         run(inside.flush(Scope(user)) if linked is None or start < linked else inside.sync_projections(Scope(user)))
 
 
-def test_ten_thousand_nearer_records_of_others_change_nothing(home: Path) -> None:
+def test_many_nearer_records_of_others_change_nothing(home: Path) -> None:
     with open_memory(home, seed=1) as memory:
         fill(memory)
         asked = [(query, techniques) for query in QUERIES for techniques in (None, ["vector"], ["keyword"])]

@@ -17,10 +17,11 @@ from psycopg import sql
 
 from tests.flows.given import bundle_ids, open_memory, visible_content
 from tests.flows.test_isolation import QUERIES, crowd, fill
+from tests.scale import NIGHTLY
 from tests.servers.stack import Stack
 
-OTHERS = int(os.environ.get("AGENTMEM_TEST_CROWD", "5000"))
-LINKED = 2000  # of them are in the graph too
+OTHERS = int(os.environ.get("AGENTMEM_TEST_CROWD", "5000" if NIGHTLY else "2000"))
+LINKED = 2000 if NIGHTLY else 500  # of them are in the graph too
 ASKED = [(query, techniques) for query in QUERIES for techniques in (None, ["vector"], ["keyword"], ["entity"])]
 EVERYBODYS = {"embedders", "leases", "store_meta", "schema_version"}  # rows of the store itself
 AUDITED = {"memory_audit_log", "schema_version"}

@@ -2,7 +2,7 @@
 
 It checks that an answer is one that the description declares, in its form, and that a request against the description
 is refused. Left out is `positive_data_acceptance`: a description cannot tell the rules of the library, such as that an
-id exists or that a period ends after its start.
+id exists or that a period ends after its start. By day tests/surfaces/test_rest_openapi.py sends one request a route.
 """
 
 from __future__ import annotations
@@ -17,23 +17,22 @@ import pytest
 
 from agentmem.server.auth import USER_HEADER
 from tests.programs.served import ALL_SCOPES, create_key, serve
-from tests.scale import NIGHTLY, scaled
 from tests.servers.stack import Stack
 
 SCHEMATHESIS = str(Path(sys.executable).with_name("schemathesis"))
 ROOT = Path(__file__).parents[2]
 LEFT_OUT = "positive_data_acceptance"
 SEED = "1"
-EXAMPLES = scaled(36, least=1)
-PHASES = "examples,coverage,fuzzing" if NIGHTLY else "fuzzing"  # coverage alone makes 40 requests per route
+EXAMPLES = 36
+PHASES = "examples,coverage,fuzzing"  # coverage alone makes 40 requests per route
+
+pytestmark = pytest.mark.nightly
 
 
-@pytest.mark.long
 def test_every_route_keeps_to_its_description(home: Path, tmp_path: Path) -> None:
     check_routes({"AGENTMEM_HOME": str(home)}, "ann", tmp_path)
 
 
-@pytest.mark.nightly
 def test_every_route_keeps_to_its_description_on_servers(home: Path, tmp_path: Path, stack: Stack) -> None:
     settings = {f"AGENTMEM_{name.upper()}": value for name, value in stack.urls.items()}
     check_routes({"AGENTMEM_HOME": str(home), **settings}, stack.user("ann"), tmp_path)

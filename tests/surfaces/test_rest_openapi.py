@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from typing import Any
 
 import jsonschema
@@ -11,6 +12,12 @@ import pytest
 from agentmem.core.records import KINDS
 from agentmem.server.auth import OPEN_PATHS, OPERATOR_PATHS
 from tests.surfaces.conftest import build_shared_app
+
+
+@pytest.fixture
+def shared_app() -> Any:
+    """All routes, mem0's too."""
+    return build_shared_app(with_mem0=True)
 
 
 @pytest.fixture(scope="module")
@@ -96,3 +103,22 @@ async def test_answers_are_as_described(client: Any, description: dict[str, Any]
         schema = content["application/json"]["schema"] | {"components": description["components"]}
         assert answer.json()
         jsonschema.validate(answer.json(), schema)
+
+
+async def test_every_route_answers_a_bare_request_as_described(client: Any, description: dict[str, Any]) -> None:
+    """Unknown ids and an empty body, by day; tests/programs/test_openapi_fuzz.py sends much more by night."""
+    asked = 0
+    for path, operations in description["paths"].items():
+        for method, operation in operations.items():
+            body = {"json": {}} if "requestBody" in operation else {}
+            answer = await client.request(method, re.sub(r"{\w+}", "nobody", path), **body)
+            told = operation["responses"].get(str(answer.status_code))
+            assert told is not None, (method, path, answer.status_code, answer.text)
+            media_type = answer.headers.get("content-type", "").partition(";")[0]
+            content = told.get("content", {}).get(media_type)
+            assert not answer.content or content is not None, (method, path, media_type)
+            if answer.content and media_type in ("application/json", "application/problem+json"):
+                schema = content.get("schema", {}) | {"components": description["components"]}
+                jsonschema.validate(answer.json(), schema)
+            asked += 1
+    assert asked > 100

@@ -218,7 +218,7 @@ async def test_no_reply_of_the_right_shape_keeps_what_is_not_grounded(seed: int)
 
 async def test_hostile_replies_get_far_enough_to_matter() -> None:
     drafts = []
-    for seed in range(240):
+    for seed in range(160):
         hostile = Hostile(seed)
         drafts.append(await read_and_check(hostile.reply(), hostile.reply()))
     facts = [fact for draft in drafts for fact in draft.facts]

@@ -75,7 +75,7 @@ async def test_the_fixed_part_is_the_same_for_every_window() -> None:
 
 async def test_room_for_the_reply_grows_with_the_window_and_is_bounded() -> None:
     llm = RecordedLLM(NOTHING)
-    for texts in (["I row boats."], ["I row boats."] * 6, ["I row boats. " * 900], ["x" * 90_000] * 3):
+    for texts in (["I row boats."], ["I row boats."] * 6, ["I row boats. " * 900], ["x" * 30_000] * 3):
         await extract(window(*texts), llm.structured())
     room = [request.max_tokens for request in llm.requests]
     assert room == sorted(room)
