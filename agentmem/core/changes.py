@@ -54,6 +54,7 @@ class WriteAttempt:
     change_id: str
     request_hash: str
     now: datetime
+    is_retry: bool = False  # the state moved on while an attempt before this one was made
 
     def build_change(
         self,

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from agentmem.core.changes import AuditEntry, PromotionAudit
+from agentmem.core.changes import AuditEntry, Change, PromotionAudit, WriteAttempt
 from agentmem.core.record import Record
+from agentmem.core.records import Turn
 from agentmem.core.scope import GLOBAL, Scope
 from agentmem.settings.settings import Settings
 
@@ -43,12 +44,30 @@ class Auditor:
         """Whether reads leave rows."""
         return self.level in ("reads", "verbose")
 
-    def dump_payload(self, records: Sequence[Record]) -> Any:
-        """What `build_write_entry` keeps of the first 50 records at verbose; None, and no work, at other levels."""
-        return (
-            [record.model_dump(mode="json") for record in records[:MAX_AUDITED_IDS]]
-            if self.level == "verbose"
-            else None
+    def build_changes_entry(
+        self,
+        write: WriteAttempt,
+        changes: Sequence[Change],
+        memory_type: str,
+        *,
+        latency_ms: float,
+        details: Mapping[str, Any] | None,
+        promotion: PromotionAudit | None,
+    ) -> AuditEntry | None:
+        """The row of a write: how many records its own changes touch, and the first 50 ids; at verbose, their content."""
+        own = [change for change in changes if change.operation == write.operation]
+        records = [record for change in own for record in change.upserts]
+        some = records[:MAX_AUDITED_IDS]
+        return self.build_write_entry(
+            write.operation,
+            write.scope,
+            memory_type=memory_type,
+            operation_id=write.operation_id,
+            count=len(records) + sum(len(change.deletes) for change in own),
+            latency_ms=latency_ms,
+            metadata={"ids": [record.id for record in some], **(details or {})},
+            payload=[_dump_payload(record) for record in some] if self.level == "verbose" else None,
+            promotion=promotion,
         )
 
     def build_write_entry(
@@ -132,3 +151,8 @@ class Auditor:
             config_snapshot={**self.config_snapshot, **self.thresholds},
             metadata=dict(metadata or {}),
         )
+
+
+def _dump_payload(record: Record) -> Any:
+    """A turn's text, else the whole record."""
+    return record.content if isinstance(record, Turn) else record.model_dump(mode="json")

@@ -7,9 +7,9 @@ import os
 from collections import Counter
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import nullcontext, suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime, tzinfo
-from typing import Any, TypeVar
+from typing import Any, TypedDict, TypeVar, Unpack
 from weakref import WeakValueDictionary
 
 from agentmem.core.changes import AuditEntry, Change, JournalEntry, PromotionAudit, WriteAttempt, derive_change_id
@@ -28,7 +28,7 @@ from agentmem.core.lru import LruDict
 from agentmem.core.records import Turn
 from agentmem.core.scope import Scope
 from agentmem.core.telemetry import DEBUG, WARNING, CacheStats, LatencyStats, log_event
-from agentmem.engine.auditor import MAX_AUDITED_IDS, MEMORY_TYPES, Auditor
+from agentmem.engine.auditor import MEMORY_TYPES, Auditor
 from agentmem.engine.caches import ColumnCache
 from agentmem.engine.graph_projection import GraphProjection
 from agentmem.engine.graph_vectors import GraphVectorProjection
@@ -47,7 +47,24 @@ from agentmem.stores.protocols import GraphStore, LogStore, SessionStore
 from agentmem.stores.registry import OpenIndex, open_stores
 
 AfterCommit = Callable[[list[JournalEntry]], Awaitable[None]]
+BuildChanges = Callable[[WriteAttempt], Awaitable[Change | Sequence[Change] | None]]
 MAX_WRITE_ATTEMPTS = 5
+
+
+class WriteOptions(TypedDict, total=False):
+    """What a write may be given: what goes into its audit row, and what guards it.
+
+    `request_hash` is the fingerprint of the arguments under the `idempotency_key`. `fence` is the token of a lease; the
+    write is LeaseLost when it has passed on.
+    """
+
+    idempotency_key: str | None
+    request_hash: str
+    details: Mapping[str, Any] | None
+    promotion: PromotionAudit | None
+    fence: int | None
+
+
 T = TypeVar("T")
 MAX_RECEIPTS = 1000
 NOTICE_VECTORS_PENDING = "Some of what was just stored is found by its words only: its vectors are not built yet."
@@ -107,30 +124,88 @@ class Engine:
 
     # -- writing
 
+    async def write(
+        self,
+        scope: Scope,
+        operation: str,
+        build: Callable[[WriteAttempt], Awaitable[Change | None]],
+        *,
+        kind: str,
+        **options: Unpack[WriteOptions],
+    ) -> JournalEntry | None:
+        """Write one Change; see `write_all`. None when `build` found nothing to do."""
+        entries = await self.write_all(scope, operation, build, kind=kind, **options)
+        return entries[0] if entries else None
+
+    async def write_all(
+        self,
+        scope: Scope,
+        operation: str,
+        build: BuildChanges,
+        *,
+        kind: str,
+        after_commit: AfterCommit | None = None,
+        **options: Unpack[WriteOptions],
+    ) -> list[JournalEntry]:
+        """Build changes from what is read and commit them; when the state moved on meanwhile, read and build again.
+
+        Who has to try again does so one by one with the others of this process, so that any number of them get through.
+        A write done before under the same idempotency key in this channel is returned and not done again. [] when
+        `build` found nothing to do. `after_commit` is run with what was written, not waited for: for caches.
+        """
+        self.check_open()
+        idempotency_key, request_hash = options.get("idempotency_key"), options.get("request_hash", "")
+        watch, operation_id = Stopwatch(self.clock), self.ids.new_id()
+        change_id = operation_id if idempotency_key is None else derive_change_id(scope, operation, idempotency_key)
+        if idempotency_key is not None and (before := await self.log.find_applied(change_id, request_hash, scope)):
+            return [before]
+        attempt = WriteAttempt(scope, operation, operation_id, change_id, request_hash, self.clock.now())
+        memory_type, turn = MEMORY_TYPES.get(kind, "semantic"), None
+        for left in reversed(range(MAX_WRITE_ATTEMPTS)):
+            try:
+                async with turn or nullcontext():
+                    made = await build(attempt)
+                    changes = [made] if isinstance(made, Change) else made
+                    if not changes:
+                        return []
+                    audit = self.auditor.build_changes_entry(
+                        attempt,
+                        changes,
+                        memory_type,
+                        latency_ms=watch.milliseconds(),
+                        details=options.get("details"),
+                        promotion=options.get("promotion"),
+                    )
+                    return await self.commit(scope, changes, audit, options.get("fence"), after_commit)
+            except Conflict as error:
+                if not (error.stale and left):
+                    await self._audit_failure(attempt, memory_type, error)
+                    raise
+                turn = self._retry_locks.setdefault(scope.user_id, asyncio.Lock())
+                attempt = replace(attempt, is_retry=True)
+            except AgentMemError as error:
+                await self._audit_failure(attempt, memory_type, error)
+                raise
+        raise AssertionError("unreachable: the last attempt returns or raises")
+
     async def commit(
         self,
         scope: Scope,
         changes: Sequence[Change],
-        audit: AuditEntry | None,
-        after_commit: AfterCommit | None = None,
-        *,
+        audit: AuditEntry | None = None,
         fence: int | None = None,
+        after_commit: AfterCommit | None = None,
     ) -> list[JournalEntry]:
-        """Append to the log (acknowledged there), then bring the projections along; their failure fails no write.
-
-        `after_commit` is run beside them with what was written, not waited for: for caches. LeaseLost when the `fence`
-        is lost.
-        """
-        self.check_open()
-        watch = Stopwatch(self.clock)
-        entries = await self.log.append(changes, audit, fence)
+        """Append to the log (acknowledged there), then bring the projections along; their failure fails no write."""
+        watch, served = Stopwatch(self.clock), self.vector_projections[:1]
+        inline = served[0] if served and served[0].is_synchronous else None
+        entries = await self.log.append(changes, audit, fence, inline)
         self.latency_stats.add("write", watch.milliseconds())
         if any(isinstance(record, Turn) for change in changes for record in change.upserts):
             for note in self.turn_callbacks:
                 note(scope.user_id)
-        for entry in entries[:1]:  # of one operation, all of them
-            said = {"operation": entry.operation, "operation_id": entry.operation_id, "changes": len(entries)}
-            log_event(DEBUG, "stored", user_id=scope.user_id, ms=watch.milliseconds(), **said)
+        said = {"operation": entries[0].operation, "operation_id": entries[0].operation_id, "changes": len(entries)}
+        log_event(DEBUG, "stored", user_id=scope.user_id, ms=watch.milliseconds(), **said)
         follow = [self._spawn(self._sync_or_retry(scope, entries))] if self._needs_sync(scope, entries) else []
         if self.graph_projection is not None and self.is_deterministic:
             follow.append(self._spawn(self.graph_projection.sync(scope)))
@@ -155,65 +230,6 @@ class Engine:
         if not done and self.graph_projection is not None and not self.is_deterministic:
             self._sync_retrier.add(scope)  # on servers there may be no next write or recall here for long
         return done
-
-    async def write(
-        self,
-        scope: Scope,
-        operation: str,
-        build: Callable[[WriteAttempt], Awaitable[Change | None]],
-        *,
-        kind: str,
-        idempotency_key: str | None = None,
-        request_hash: str = "",
-        details: Mapping[str, Any] | None = None,
-        promotion: PromotionAudit | None = None,
-        fence: int | None = None,
-    ) -> JournalEntry | None:
-        """Build a Change from what is read and commit it; when the state moved on meanwhile, read and build again.
-
-        Who has to try again does so one by one with the others of this process, so that any number of them get through.
-        With an `idempotency_key`, a write done before under it in this channel is returned and not done again. None
-        when `build` found nothing to do. `details` and `promotion` go into its audit row. `fence` is the token of a
-        lease.
-        """
-        self.check_open()
-        watch, operation_id = Stopwatch(self.clock), self.ids.new_id()
-        change_id = operation_id if idempotency_key is None else derive_change_id(scope, operation, idempotency_key)
-        if idempotency_key is not None and (before := await self.log.find_applied(change_id, request_hash, scope)):
-            return before
-        attempt = WriteAttempt(scope, operation, operation_id, change_id, request_hash, self.clock.now())
-        memory_type, turn = MEMORY_TYPES.get(kind, "semantic"), None
-        for left in reversed(range(MAX_WRITE_ATTEMPTS)):
-            try:
-                async with turn or nullcontext():
-                    change = await build(attempt)
-                    if change is None:
-                        return None
-                    audit = self.auditor.build_write_entry(
-                        operation,
-                        scope,
-                        memory_type=memory_type,
-                        operation_id=attempt.operation_id,
-                        count=len(change.upserts) + len(change.deletes),
-                        latency_ms=watch.milliseconds(),
-                        metadata={"ids": [record.id for record in change.upserts[:MAX_AUDITED_IDS]], **(details or {})},
-                        payload=self.auditor.dump_payload(change.upserts),
-                        promotion=promotion,
-                    )
-                    return (await self.commit(scope, [change], audit, fence=fence))[0]
-            except Conflict as error:
-                if not (error.stale and left):
-                    await self._audit_failure(attempt, memory_type, error)
-                    raise
-                turn = self.user_retry_lock(scope)
-            except AgentMemError as error:
-                await self._audit_failure(attempt, memory_type, error)
-                raise
-        raise AssertionError("unreachable: the last attempt returns or raises")
-
-    def user_retry_lock(self, scope: Scope) -> asyncio.Lock:
-        """Under this lock those of this process try again whose write for the user was overtaken."""
-        return self._retry_locks.setdefault(scope.user_id, asyncio.Lock())
 
     async def _audit_failure(self, attempt: WriteAttempt, memory_type: str, error: AgentMemError) -> None:
         if isinstance(error, StoreUnavailable):  # to ask the store again would only double the caller's wait
@@ -474,9 +490,6 @@ async def open_engine(settings: Settings) -> Engine:
         )
         for embedder in await open_recorded_embedders(settings, log, engine.notices):
             await add_projection(engine, embedder)
-        stack.set_vector_source(
-            lambda: engine.vector_projections[0] if engine.vector_projections[0].is_synchronous else None
-        )
         if engine.graph_projection is not None and stack.graph_node_vectors is not None:
             engine.graph_projection.graph_vectors = GraphVectorProjection(
                 stack.graph_node_vectors, log, lambda: engine.vector_projections[0]

@@ -7,10 +7,8 @@ nothing new.
 
 from __future__ import annotations
 
-import asyncio
 import re
-from collections.abc import Awaitable, Callable, Iterator, Sequence
-from contextlib import nullcontext
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import NamedTuple
@@ -21,9 +19,8 @@ from agentmem.core.plain_values import describe_value, has_visible
 from agentmem.core.record import Key, Status
 from agentmem.core.records import ANNOUNCEMENT_TAG, Fact, Turn, build_record
 from agentmem.core.scope import SWARM
-from agentmem.engine.engine import MAX_WRITE_ATTEMPTS
-from agentmem.errors import Conflict, InvalidRecord
-from agentmem.memory.context import MemoryContext, get_written_record
+from agentmem.errors import InvalidRecord
+from agentmem.memory.context import MemoryContext
 from agentmem.stores.values import Where
 from agentmem.text.normalization import hash_claim
 
@@ -36,8 +33,6 @@ _CODE_FENCE = re.compile(r" {0,3}(`{3,}|~{3,})")
 _RECALL_SUFFIX = re.compile(
     r"(?: \((?:from|until|past|future|confidence|stale|may be)\b[^()]*\))?(?: \[[0-9a-f]{8}\])?\.?$"
 )
-
-CommitChanges = Callable[[Sequence[Change]], Awaitable[list[JournalEntry]]]
 
 
 class AnnouncementLine(NamedTuple):
@@ -95,58 +90,56 @@ async def announce(
     async def make(write: WriteAttempt) -> Change:
         until = None if lasting is None else add_time(write.now, lasting)
         said = AnnouncementDraft(text.strip(), context.scope.agent_id or "user", write.now, until)
-        puts, known = await _build_announcement_records(context, said)
-        again[:] = [puts[0].key] if known else []
+        puts, is_known = await _build_announcement_records(context, said)
+        again[:] = [puts[0].id] if is_known else []
         return write.build_change(*puts, expected_versions=_expected_versions(puts))
 
-    again: list[Key] = []
-    entry = await context.engine.write(
-        context.scope,
-        "announce",
-        make,
-        kind="Fact",
-        idempotency_key=idempotency_key,
-        request_hash=hash_request(text=text, expires_in=None if lasting is None else lasting.total_seconds()),
-    )
-    fact = get_written_record(entry, Fact)
-    await _strengthen_repeated(context, [name for _, name in again], fact.operation_id)
+    again: list[str] = []
+    given = {"text": text, "expires_in": None if lasting is None else lasting.total_seconds()}
+    fact = await context.write(Fact, "announce", make, idempotency_key=idempotency_key, given=given)
+    if again:
+        await _count_repetition(context, again[0], fact.operation_id)
     return fact
 
 
-async def commit_with_announcements(
-    context: MemoryContext, changes: Sequence[Change], commit: CommitChanges, *, silent_mark: str
-) -> list[JournalEntry]:
-    """Commit turns, and in the same transaction what their agents announce in them.
+class Announced(NamedTuple):
+    """The Change of an announcement, and whether it was known: then it gains sources and time."""
 
-    Turns whose metadata hold the mark `silent_mark` announce nothing.
+    change: Change
+    is_known: bool
+
+
+async def build_announcements(
+    context: MemoryContext, changes: Sequence[Change], *, silent_mark: str
+) -> list[Announced]:
+    """What agents announce in turns that are about to be stored, for the same transaction; [] when nothing.
+
+    Turns whose metadata hold the mark `silent_mark` announce nothing, and turns that are stored already nothing new.
     """
-    telling = [
-        (change, turn, lines) for change in changes for turn, lines in _find_announcing_turns(change, silent_mark)
-    ]
-    if not telling:
-        return await commit(changes)
-    turn: asyncio.Lock | None = None
-    for left in reversed(range(MAX_WRITE_ATTEMPTS)):
-        try:
-            async with turn or nullcontext():
-                more, again = await _build_announcement_changes(context, telling)
-                entries = await commit([*changes, *more])
-        except Conflict as error:
-            if not (error.stale and left):
-                raise
-            turn = context.engine.user_retry_lock(context.scope)
-            continue
-        written = {entry.change_id for entry in entries if not entry.already_applied}
-        for change in more:
-            if change.change_id in written:
-                await _strengthen_repeated(
-                    context, [fact.id for fact in change.upserts[:1] if fact.id in again], change.change_id
-                )
-        return entries
-    raise AssertionError("unreachable: the last attempt returns or raises")
+    said: dict[str, tuple[Change, AnnouncementDraft]] = {}
+    announcing = [(change, *found) for change in changes for found in _find_announcing_turns(change, silent_mark)]
+    for change, turn, lines in announcing[:MAX_ANNOUNCEMENTS]:
+        if await context.engine.log.find_applied(change.change_id, change.request_hash, change.scope) is not None:
+            continue  # what it announced was stored with it
+        author, begins = turn.agent_id or turn.speaker or turn.role, turn.timestamp or context.engine.clock.now()
+        for line in lines:
+            name, span = hash_claim(line.text), (turn.id, line.start, line.end)
+            first, each = said.get(name, (change, AnnouncementDraft(line.text, author, begins)))
+            said[name] = first, replace(each, spans=(*each.spans, span))
+    made = []
+    for name, (change, each) in list(said.items())[:MAX_ANNOUNCEMENTS]:
+        puts, is_known = await _build_announcement_records(context, each)
+        made.append(Announced(_build_announcement_change(context, change, name, puts), is_known))
+    return made
 
 
-AnnouncingTurn = tuple[Change, Turn, list[AnnouncementLine]]
+async def strengthen_repeated(
+    context: MemoryContext, announced: Sequence[Announced], written: Mapping[str, JournalEntry]
+) -> None:
+    """Count that known announcements were repeated by what was just written, once."""
+    for change, is_known in announced:
+        if is_known and not written[change.change_id].already_applied:
+            await _count_repetition(context, change.upserts[0].id, change.change_id)
 
 
 def _find_announcing_turns(change: Change, silent_mark: str) -> Iterator[tuple[Turn, list[AnnouncementLine]]]:
@@ -159,27 +152,6 @@ def _find_announcing_turns(change: Change, silent_mark: str) -> Iterator[tuple[T
         ):
             lines = [_strip_recall_suffix(line) for line in parse_announcement_lines(turn.content)]
             yield from [(turn, lines)] if lines else []
-
-
-async def _build_announcement_changes(
-    context: MemoryContext, announcing: Sequence[AnnouncingTurn]
-) -> tuple[list[Change], set[str]]:
-    """A Change for each announcement of turns that are not stored yet, and the ids of those that were known."""
-    said: dict[str, tuple[Change, AnnouncementDraft]] = {}
-    for change, turn, lines in announcing[:MAX_ANNOUNCEMENTS]:
-        if await context.engine.log.find_applied(change.change_id, change.request_hash, change.scope) is not None:
-            continue  # what it announced was stored with it
-        author, begins = turn.agent_id or turn.speaker or turn.role, turn.timestamp or context.engine.clock.now()
-        for line in lines:
-            name, span = hash_claim(line.text), (turn.id, line.start, line.end)
-            first, each = said.get(name, (change, AnnouncementDraft(line.text, author, begins)))
-            said[name] = first, replace(each, spans=(*each.spans, span))
-    changes, again = [], set()
-    for name, (change, each) in list(said.items())[:MAX_ANNOUNCEMENTS]:
-        puts, known = await _build_announcement_records(context, each)
-        again |= {puts[0].id} if known else set()
-        changes.append(_build_announcement_change(context, change, name, puts))
-    return changes, again
 
 
 def _build_announcement_change(context: MemoryContext, change: Change, name: str, puts: Sequence[Fact]) -> Change:
@@ -240,10 +212,8 @@ def _merge_announcement(known: Fact, new: Fact) -> Fact:
     )
 
 
-async def _strengthen_repeated(context: MemoryContext, ids: Sequence[str], usage_key: str) -> None:
-    """Count that something was said again, once."""
-    if ids:
-        await context.record_usage(ids, idempotency_key=f"announce {usage_key}")
+async def _count_repetition(context: MemoryContext, fact_id: str, usage_key: str) -> None:
+    await context.record_usage([fact_id], idempotency_key=f"announce {usage_key}")
 
 
 def _expected_versions(puts: Sequence[Fact]) -> dict[Key, int | None]:

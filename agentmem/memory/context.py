@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
+from typing import Any
 
-from agentmem.core.changes import JournalEntry, derive_change_id
+from agentmem.core.changes import Change, JournalEntry, WriteAttempt, derive_change_id, hash_request
 from agentmem.core.clock import derive_id
 from agentmem.core.plain_values import describe_value
 from agentmem.core.record import Key, Record
 from agentmem.core.records import KINDS, R
 from agentmem.core.scope import Scope
 from agentmem.engine.auditor import MAX_AUDITED_IDS
-from agentmem.engine.engine import Engine
+from agentmem.engine.engine import Engine, WriteOptions
 from agentmem.errors import InvalidRecord, NotFound
 from agentmem.stores.values import ErasureScan, Where
 
@@ -74,6 +75,34 @@ class MemoryContext:
     def start_session(self, session_id: str) -> None:
         """Go on in another session, without a conversation yet."""
         self.scope = replace(self.scope, session_id=session_id, conversation_id=None)
+
+    async def write(
+        self,
+        cls: type[R],
+        operation: str,
+        build: Callable[[WriteAttempt], Awaitable[Change | R]],
+        *,
+        idempotency_key: str | None,
+        given: Mapping[str, Any],
+    ) -> R:
+        """Write, and return the first record of a class that the write put.
+
+        `build` returns the record where there is nothing to change; under an `idempotency_key` a version that changes
+        nothing then notes that the key was used. `given` are the arguments of the verb: the key with others is a
+        Conflict. NotFound when it was done before and the record was erased since.
+        """
+        unchanged: list[R] = []
+
+        async def make(write: WriteAttempt) -> Change | None:
+            made = await build(write)
+            if isinstance(made, Change):
+                return made
+            unchanged[:] = [made]
+            return None if idempotency_key is None else write.build_change(made, expected_versions={made.key: made.seq})
+
+        guard: WriteOptions = {"idempotency_key": idempotency_key, "request_hash": hash_request(**given)}
+        entry = await self.engine.write(self.scope, operation, make, kind=cls.__name__, **guard)
+        return unchanged[0] if entry is None else get_written_record(entry, cls)
 
     async def get_one(self, cls: type[R], record_id: str) -> R:
         """Return the current record of a class and id that the scope may read; NotFound otherwise."""

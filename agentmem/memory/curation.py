@@ -7,13 +7,13 @@ from dataclasses import dataclass
 from typing import Final, Protocol
 
 from agentmem.core.arguments import check_arguments
-from agentmem.core.changes import Change, WriteAttempt, derive_change_id, hash_request
+from agentmem.core.changes import Change, WriteAttempt, derive_change_id
 from agentmem.core.lifecycle import decay_score_now, review_priority
 from agentmem.core.plain_values import describe_value
 from agentmem.core.record import PromotionTarget
 from agentmem.core.records import Fact
 from agentmem.errors import InvalidRecord
-from agentmem.memory.context import MemoryContext, get_written_record
+from agentmem.memory.context import MemoryContext
 from agentmem.memory.read_audit import audit_read
 from agentmem.memory.semantic.facts import is_current
 from agentmem.memory.semantic.merge_facts import (
@@ -136,15 +136,7 @@ class Curation:
         async def make(write: WriteAttempt) -> Change:
             return await build_merge_change(self._context, write, ids, await read_dependents(self._context))
 
-        entry = await self._context.engine.write(
-            self._context.scope,
-            "merge_facts",
-            make,
-            kind="Fact",
-            idempotency_key=idempotency_key,
-            request_hash=hash_request(ids=ids),
-        )
-        return get_written_record(entry, Fact)
+        return await self._context.write(Fact, "merge_facts", make, idempotency_key=idempotency_key, given={"ids": ids})
 
     async def promote(
         self,

@@ -10,8 +10,8 @@ from typing import Annotated, Any, Literal, get_args
 import numpy as np
 
 from agentmem.core.arguments import check_arguments
-from agentmem.core.changes import Change, JournalEntry, derive_change_id, hash_request
-from agentmem.core.clock import EPOCH, Stopwatch, add_time, derive_id, to_utc
+from agentmem.core.changes import Change, JournalEntry, WriteAttempt, derive_change_id, hash_request
+from agentmem.core.clock import EPOCH, add_time, derive_id, to_utc
 from agentmem.core.input_fields import SourceLocation
 from agentmem.core.messages import MessageReader, dump_message, is_message
 from agentmem.core.plain_values import describe_value, replace_in_field, replace_surrogates
@@ -19,7 +19,7 @@ from agentmem.core.record import Record
 from agentmem.core.records import Conversation, Turn, build_record, parse_role
 from agentmem.core.scope import check_identifier
 from agentmem.errors import Conflict, InvalidRecord, NotFound
-from agentmem.memory.announcements import CommitChanges, commit_with_announcements
+from agentmem.memory.announcements import Announced, build_announcements, strengthen_repeated
 from agentmem.memory.context import ForgetReceipt, MemoryContext
 from agentmem.memory.evidence import record_answers
 from agentmem.memory.read_audit import audit_read
@@ -56,16 +56,12 @@ TURN_FIELDS = frozenset(
 
 @dataclass(frozen=True, slots=True)
 class PreparedTurn:
-    """A turn as the caller gave it: the checked record, its ids, and the fingerprint of its arguments.
-
-    `stored_id` is the id to store it under; "" for the turn_id given, or for a new id.
-    """
+    """A turn as the caller gave it: the checked record, its ids, and the fingerprint of its arguments."""
 
     turn: Turn
     turn_id: str | None
     conversation_id: str
     request_hash: str
-    stored_id: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,35 +121,30 @@ class EpisodicMemory:
     async def _store_prepared(self, prepared: Mapping[int, PreparedTurn], idempotency_key: str | None) -> list[Turn]:
         if not prepared:
             return []
-        engine, watch, given = self._context.engine, Stopwatch(self._context.engine.clock), list(prepared.values())
-        operation_id = engine.ids.new_id()
-        audit = engine.auditor.build_write_entry(
-            "store",
-            self._context.scope,
-            memory_type="episodic",
-            operation_id=operation_id,
-            count=len(given),
-            latency_ms=watch.milliseconds(),
-            metadata={"turns": len(given)},
-            payload=[item.turn.content for item in given],
-        )
+        engine, scope, given = self._context.engine, self._context.scope, list(prepared.values())
+        written, order = dict[str, JournalEntry](), list[str]()
+        announced = list[Announced]()
+
+        async def build(write: WriteAttempt) -> list[Change]:
+            hidden = dict[str, str]()
+            if write.is_retry:  # perhaps because an id is taken in another channel
+                elsewhere, hidden = await self._find_taken(given)
+                written.update(elsewhere)
+            changes = self._build_changes(write, given, hidden, idempotency_key)
+            order[:] = [change.change_id for change in changes]
+            fresh = {change.change_id: change for change in changes if change.change_id not in written}
+            announced[:] = await build_announcements(self._context, list(fresh.values()), silent_mark=IMPORTED_MARK)
+            return [*fresh.values(), *(each.change for each in announced)]
+
         seen = engine.session.is_shared or engine.settings.current_md  # by other programs, or by people
         live = self._cache_turns if seen and len(given) <= MAX_LIVE_TURNS else None
-
-        async def commit(all_of_it: Sequence[Change]) -> list[JournalEntry]:
-            return await engine.commit(self._context.scope, all_of_it, audit, live)
-
-        changes = self._build_changes(given, idempotency_key, operation_id)
-        try:
-            return await self._commit(changes, {}, commit)
-        except Conflict as error:
-            if not error.stale:
-                raise
-            visible, hidden = await self._find_taken(given)
-            if not visible and not hidden:
-                raise
-        aliased = [replace(item, stored_id=hidden.get(item.turn_id or "", item.stored_id)) for item in given]
-        return await self._commit(self._build_changes(aliased, idempotency_key, operation_id), visible, commit)
+        details = {"turns": len(given)}
+        entries = await engine.write_all(scope, "store", build, kind="Turn", details=details, after_commit=live)
+        written.update({entry.change_id: entry for entry in entries})
+        await strengthen_repeated(self._context, announced, written)
+        turns = _collect_turns([written[change_id] for change_id in order])
+        await record_answers(engine, scope, turns)
+        return turns
 
     def _prepare_turns(
         self, turns: Sequence[object], on_error: OnError
@@ -180,21 +171,6 @@ class EpisodicMemory:
                     raise InvalidRecord(f"{place}{error}", field=error.field) from error
                 skipped.append(SkippedTurn(index, str(error), error.field))
         return prepared, skipped
-
-    async def _commit(
-        self, changes: Sequence[Change], stored: Mapping[str, JournalEntry], commit: CommitChanges
-    ) -> list[Turn]:
-        """Commit changes but for those in `stored`, which are written already, and return the turns of all in order."""
-        missing = {change.change_id: change for change in changes if change.change_id not in stored}
-        entries = []
-        if missing:
-            entries = await commit_with_announcements(
-                self._context, list(missing.values()), commit, silent_mark=IMPORTED_MARK
-            )
-        by_change = {**stored, **{entry.change_id: entry for entry in entries}}
-        turns = _collect_turns([by_change[change.change_id] for change in changes])
-        await record_answers(self._context.engine, self._context.scope, turns)
-        return turns
 
     async def _find_taken(self, prepared: Sequence[PreparedTurn]) -> tuple[dict[str, JournalEntry], dict[str, str]]:
         """Find out which of the given turn ids name turns of other channels.
@@ -226,9 +202,14 @@ class EpisodicMemory:
         )
 
     def _build_changes(
-        self, prepared: Sequence[PreparedTurn], idempotency_key: str | None, operation_id: str
+        self,
+        write: WriteAttempt,
+        prepared: Sequence[PreparedTurn],
+        aliases: Mapping[str, str],
+        idempotency_key: str | None,
     ) -> list[Change]:
-        ids, scope, now = self._context.engine.ids, self._context.scope, self._context.engine.clock.now()
+        """A Change for each turn; `aliases` are the ids to store those under whose own is taken."""
+        ids, scope = self._context.engine.ids, self._context.scope
         seen: dict[str, str] = {}
         # a key stands for the whole list
         together = "" if idempotency_key is None else hash_request(turns=[item.request_hash for item in prepared])
@@ -242,12 +223,12 @@ class EpisodicMemory:
                 change_id = derive_id(derive_change_id(scope, "store_turns", idempotency_key), str(position))
                 item = replace(item, request_hash=together)
             else:
-                change_id = ids.new_id() if position else operation_id
-            stored_id = item.stored_id or item.turn_id or ids.new_id()
-            added = {"id": stored_id, "conversation_id": item.conversation_id}
-            if item.stored_id and item.turn_id:
+                change_id = ids.new_id() if position else write.change_id
+            alias = aliases.get(item.turn_id or "")
+            added = {"id": alias or item.turn_id or ids.new_id(), "conversation_id": item.conversation_id}
+            if alias and item.turn_id:
                 added["given_id"] = item.turn_id
-            turn = item.turn.model_copy(update={**added, "timestamp": item.turn.timestamp or now})
+            turn = item.turn.model_copy(update={**added, "timestamp": item.turn.timestamp or write.now})
             self._register_precomputed_vector(turn)
             conversation = Conversation(
                 id=turn.conversation_id, channel=turn.channel, started_at=turn.timestamp, agent_id=scope.agent_id
@@ -255,8 +236,8 @@ class EpisodicMemory:
             out.append(
                 Change(
                     scope=scope,
-                    operation="store",
-                    operation_id=operation_id,
+                    operation=write.operation,
+                    operation_id=write.operation_id,
                     change_id=change_id,
                     upserts=(turn,),
                     inserts_if_absent=(conversation,),

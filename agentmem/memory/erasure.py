@@ -268,7 +268,7 @@ class Erasure:
                         scope, gone, operation_id=operation_id, erased_at=erased_at, seen_seq=seen, pruned=pruned
                     )
                 write = WriteAttempt(scope, "forget", operation_id, engine.ids.new_id(), "", erased_at)
-                await engine.commit(scope, [_build_detach_change(write, lighter)], None)
+                await engine.commit(scope, [_build_detach_change(write, lighter)])
             except Conflict as error:
                 if not (error.stale and left):
                     raise

@@ -8,7 +8,7 @@ from datetime import datetime
 from typing import Annotated, Any, TypedDict, Unpack
 
 from agentmem.core.arguments import check_arguments
-from agentmem.core.changes import Change, JournalEntry, WriteAttempt, hash_request
+from agentmem.core.changes import Change, WriteAttempt, hash_request
 from agentmem.core.plain_values import describe_value
 from agentmem.core.procedural_records import Outcome
 from agentmem.core.record import FinalGoalStatus, GoalStatus, Key
@@ -173,7 +173,7 @@ class Goals:
                 new, *aside, expected_versions={**expects, **_expected_versions(others), new.key: None}
             )
 
-        return get_written_record(await self._write("add_goal", make, idempotency_key, fields), Goal)
+        return await self._context.write(Goal, "add_goal", make, idempotency_key=idempotency_key, given=fields)
 
     async def _build_draft(self, fields: Mapping[str, Any], now: datetime) -> tuple[Goal, dict[Key, int]]:
         """The new goal, and where the goals that it names stand."""
@@ -234,8 +234,8 @@ class Goals:
             expects = await self._check_links(new, ["parent_id"]) if given.get("parent_id") else {}
             return write.build_change(new, expected_versions={**expects, old.key: old.seq})
 
-        return get_written_record(
-            await self._write("update_goal", make, idempotency_key, {"id": goal_id, **given}), Goal
+        return await self._context.write(
+            Goal, "update_goal", make, idempotency_key=idempotency_key, given={"id": goal_id, **given}
         )
 
     async def record_progress(
@@ -255,7 +255,7 @@ class Goals:
             )
 
         said = {"id": goal_id, "progress": progress, "note": note}
-        return get_written_record(await self._write("progress_goal", make, idempotency_key, said), Goal)
+        return await self._context.write(Goal, "progress_goal", make, idempotency_key=idempotency_key, given=said)
 
     # -- ending
 
@@ -323,7 +323,7 @@ class Goals:
             )
 
         said = {"id": goal_id, "status": status, "result": result, **({"cascade": True} if cascade else {})}
-        return get_written_record(await self._write("complete_goal", make, idempotency_key, said), Goal)
+        return await self._context.write(Goal, "complete_goal", make, idempotency_key=idempotency_key, given=said)
 
     async def _build_outcome_change(self, write: WriteAttempt, goal: Goal, active_in_conversation: str) -> Change:
         """What `reflect` makes of the end of a goal, for the strategies that were followed where it was pursued."""
@@ -363,7 +363,7 @@ class Goals:
             return write.build_change(new, expected_versions={**expects, old.key: old.seq})
 
         said = {"id": goal_id, "by": blockers}
-        return get_written_record(await self._write("block_goal", make, idempotency_key, said), Goal)
+        return await self._context.write(Goal, "block_goal", make, idempotency_key=idempotency_key, given=said)
 
     async def unblock(
         self, goal_id: str, by: str | Sequence[str] | None = None, *, idempotency_key: str | None = None
@@ -384,7 +384,7 @@ class Goals:
             return write.build_change(new, expected_versions={old.key: old.seq})
 
         said = {"id": goal_id, "by": named}
-        return get_written_record(await self._write("unblock_goal", make, idempotency_key, said), Goal)
+        return await self._context.write(Goal, "unblock_goal", make, idempotency_key=idempotency_key, given=said)
 
     # -- looking
 
@@ -459,7 +459,15 @@ class Goals:
             return write.build_change(*puts, expected_versions=_expected_versions([*chosen, *others]))
 
         found: list[Goal] = []
-        entry = await self._write("pursue_goal", make, idempotency_key, {"id": goal_id, "conversation": conversation})
+        given = {"id": goal_id, "conversation": conversation}
+        entry = await self._context.engine.write(
+            self._context.scope,
+            "pursue_goal",
+            make,
+            kind="Goal",
+            idempotency_key=idempotency_key,
+            request_hash=hash_request(**given),
+        )
         if goal_id is None:
             return None
         return found[-1] if entry is None else get_written_record(entry, Goal)
@@ -490,18 +498,6 @@ class Goals:
         return [
             goal for goal in await self._context.engine.log.find(self._context.scope, where) if isinstance(goal, Goal)
         ]
-
-    async def _write(
-        self, operation: str, build: BuildChange, idempotency_key: str | None, payload: Mapping[str, Any]
-    ) -> JournalEntry | None:
-        return await self._context.engine.write(
-            self._context.scope,
-            operation,
-            build,
-            kind="Goal",
-            idempotency_key=idempotency_key,
-            request_hash=hash_request(**payload),
-        )
 
 
 class GoalSession:

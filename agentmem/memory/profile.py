@@ -7,11 +7,11 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from agentmem.beliefs.slots import USER_SUBJECT
-from agentmem.core.changes import Change, WriteAttempt, hash_request
+from agentmem.core.changes import Change, WriteAttempt
 from agentmem.core.records import PROFILE_ID, User, build_record
 from agentmem.core.scope import GLOBAL
 from agentmem.errors import InvalidRecord
-from agentmem.memory.context import MemoryContext, get_written_record
+from agentmem.memory.context import MemoryContext
 from agentmem.memory.semantic.belief_view import BeliefView
 from agentmem.memory.semantic.user_profile import UserProfile
 from agentmem.memory.user_zone import read_local_time
@@ -74,16 +74,8 @@ class Profile:
             )
             return write.build_change(new, expected_versions={new.key: old.seq or None})
 
-        payload = hash_request(**maps, expertise_areas=expertise_areas)
-        entry = await self._context.engine.write(
-            self._context.scope,
-            "update_profile",
-            make,
-            kind="User",
-            idempotency_key=idempotency_key,
-            request_hash=payload,
-        )
-        return get_written_record(entry, User)
+        given = {**maps, "expertise_areas": expertise_areas}
+        return await self._context.write(User, "update_profile", make, idempotency_key=idempotency_key, given=given)
 
 
 def _merge_mappings(old: Mapping[str, Any], new: Mapping[str, Any]) -> dict[str, Any]:

@@ -8,7 +8,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Annotated, Any
 
 from agentmem.core.arguments import check_arguments
-from agentmem.core.changes import Change, JournalEntry, WriteAttempt, hash_request
+from agentmem.core.changes import Change, WriteAttempt
 from agentmem.core.clock import add_time, derive_id, to_utc
 from agentmem.core.local_time import parse_timezone
 from agentmem.core.plain_values import describe_value, has_visible
@@ -127,7 +127,7 @@ class Schedules:
             before = {schedule.key: schedule.seq for schedule in known}
             return write.build_change(new, expected_versions={new.key: before.get(new.key)})
 
-        return get_written_record(await self._write("add_schedule", make, idempotency_key, said), Schedule)
+        return await self._context.write(Schedule, "add_schedule", make, idempotency_key=idempotency_key, given=said)
 
     async def add_heartbeat(
         self, name: str, every: timedelta | float, *, source: str = "user", idempotency_key: str | None = None
@@ -222,7 +222,8 @@ class Schedules:
             new = current.model_copy(update={**taken, "next_at": later})
             return write.build_change(new, expected_versions={new.key: current.seq})
 
-        entry = await self._write("claim_schedule", make, None, {}, fence=fence)
+        engine, scope = self._context.engine, self._context.scope
+        entry = await engine.write(scope, "claim_schedule", make, kind="Schedule", fence=fence)
         claimed = None if entry is None else get_written_record(entry, Schedule)
         return claimed if claimed is not None and claimed.running is not None else None
 
@@ -236,7 +237,8 @@ class Schedules:
             new = current.model_copy(update={"running": None, "lost_at": None})
             return write.build_change(new, expected_versions={new.key: current.seq})
 
-        return await self._write("done_schedule", make, None, {}, fence=fence) is not None
+        engine, scope = self._context.engine, self._context.scope
+        return await engine.write(scope, "done_schedule", make, kind="Schedule", fence=fence) is not None
 
     async def on_due(self, callback: DueCallback | None) -> None:
         """Have due schedules handed to this function (or coroutine) by the worker of this process; None for nobody.
@@ -280,25 +282,8 @@ class Schedules:
                 old.model_copy(update=fields(old, write.now)), expected_versions={old.key: old.seq}
             )
 
-        return get_written_record(await self._write(operation, make, idempotency_key, {"name": name}), Schedule)
-
-    async def _write(
-        self,
-        operation: str,
-        build: BuildChange,
-        idempotency_key: str | None,
-        payload: Mapping[str, Any],
-        fence: int | None = None,
-    ) -> JournalEntry | None:
-        return await self._context.engine.write(
-            self._context.scope,
-            operation,
-            build,
-            kind="Schedule",
-            idempotency_key=idempotency_key,
-            request_hash=hash_request(**payload),
-            fence=fence,
-        )
+        given = {"name": name}
+        return await self._context.write(Schedule, operation, make, idempotency_key=idempotency_key, given=given)
 
 
 def is_lost(schedule: Schedule, now: datetime) -> bool:

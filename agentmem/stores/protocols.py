@@ -84,16 +84,43 @@ class TermIndex(Protocol):
         ...
 
 
+class InlineVectors(Protocol):
+    """A projection that makes vectors on the calling thread, with no model that could be slow or away.
+
+    A log calls it while it holds the user's lock: in a file on the writer's thread, on a server on the loop.
+    """
+
+    @property
+    def index(self) -> VectorIndex: ...
+
+    def embed_now(self, entries: Sequence[JournalEntry]) -> VectorBatch | None:
+        """The batch of entries about to be committed, without gaps; None when they are too many to wait for.
+
+        It may raise anything; then the vectors follow as those of a model do.
+        """
+        ...
+
+    def on_committed(self, entries: Sequence[JournalEntry]) -> None:
+        """Called after the commit of these entries, together with their batch."""
+        ...
+
+
 class LogStore(RecordReader, TermIndex, Protocol):
     """The truth: journal, current records, words, usage, audit, leases."""
 
     async def append(
-        self, changes: Sequence[Change], audit: AuditEntry | None = None, fence: int | None = None
+        self,
+        changes: Sequence[Change],
+        audit: AuditEntry | None = None,
+        fence: int | None = None,
+        vectors: InlineVectors | None = None,
     ) -> list[JournalEntry]:
         """Commit all changes of one user in one transaction, under the user's lock, and return what the journal holds.
 
-        A change whose change_id was applied before is left out and its first entry returned with `repeated`; with
-        another payload it is a Conflict, as is an expectation or uniqueness that does not hold (`stale`).
+        A change whose change_id was applied before is left out and its first entry returned with `already_applied`;
+        with another payload it is a Conflict, as is an expectation or uniqueness that does not hold (`stale`). A
+        `fence` that no lease has any more is LeaseLost. `vectors` are written in the same transaction where they lie in
+        the same database.
         """
         ...
 

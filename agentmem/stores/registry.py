@@ -15,7 +15,6 @@ from agentmem.stores.job_queue import JobQueue
 from agentmem.stores.protocols import GraphNodeVectors, GraphStore, LogStore, ReplicatedGraph, SessionStore, VectorIndex
 from agentmem.stores.sql.api_keys import SqlApiKeys
 from agentmem.stores.sql.jobs import SqlJobQueue
-from agentmem.stores.write_plan import VectorSource
 
 OpenIndex = Callable[[str, int, int], Awaitable[VectorIndex]]
 
@@ -24,8 +23,7 @@ OpenIndex = Callable[[str, int, int], Awaitable[VectorIndex]]
 class Stores:
     """Open stores. `replicated_graph` is the graph again when it stands outside of the log and has to follow it.
 
-    `graph_node_vectors` is there with the setting `graph_vectors` alone. `set_vector_source` tells the log what recalls
-    are served with, so that it writes the vectors that no model makes.
+    `graph_node_vectors` is there with the setting `graph_vectors` alone.
     """
 
     log: LogStore
@@ -36,7 +34,6 @@ class Stores:
     job_queue: JobQueue
     api_keys: ApiKeyStore
     open_index: OpenIndex
-    set_vector_source: Callable[[VectorSource], None]
     graph_node_vectors: GraphNodeVectors | None = None
 
 
@@ -59,7 +56,6 @@ async def open_stores(settings: Settings, clock: Clock) -> Stores:
                 SqlJobQueue(log.database),
                 SqlApiKeys(log.database),
                 partial(sqlite.open_vectors, log.database),
-                log.set_vector_source,
             )
         else:
             session = await _open_session(settings, clock)
@@ -89,7 +85,6 @@ async def _open_servers(settings: Settings, clock: Clock, session: SessionStore,
         SqlJobQueue(log.database),
         SqlApiKeys(log.database),
         partial(postgres.open_vectors, log.database),
-        log.set_vector_source,
         vectors,
     )
 

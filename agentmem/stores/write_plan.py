@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence, Set
+from collections.abc import Collection, Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Any
 
 from agentmem.core.changes import Change, JournalEntry, RemovedRecord, StoredRecord
 from agentmem.core.clock import from_micros, next_record_time
@@ -15,8 +15,6 @@ from agentmem.core.records import Turn
 from agentmem.core.scope import check_identifier
 from agentmem.errors import Conflict, InvalidRecord
 from agentmem.stores.codec import PAYLOAD_FORMAT, RecordMetadata, attach_metadata, decode, encode
-from agentmem.stores.protocols import VectorIndex
-from agentmem.stores.values import VectorBatch
 
 ERASED_REQUEST_HASH = "erased"  # in place of the fingerprint of what was given, once it was erased
 
@@ -72,35 +70,6 @@ def build_entries(
         )
         for seq, change_id, operation_id, verb, actor, cause, at in change_rows
     ]
-
-
-class InlineVectors(Protocol):
-    """A projection that makes vectors on the calling thread, with no model that could be slow or away.
-
-    A log calls it while it holds the user's lock: in a file on the writer's thread, on a server on the loop.
-    """
-
-    @property
-    def index(self) -> VectorIndex: ...
-
-    def embed_now(self, entries: Sequence[JournalEntry]) -> VectorBatch | None:
-        """The batch of entries about to be committed, without gaps; None when they are too many to wait for.
-
-        It may raise anything; then the vectors follow as those of a model do.
-        """
-        ...
-
-    def on_committed(self, entries: Sequence[JournalEntry]) -> None:
-        """Told that these entries are committed, together with their batch."""
-        ...
-
-
-VectorSource = Callable[[], InlineVectors | None]
-"""The projection that recalls are served with now; None when its vectors can only follow."""
-
-
-def no_vectors() -> None:
-    """Of a log that nobody told of vectors."""
 
 
 @dataclass(slots=True)

@@ -11,6 +11,7 @@ import numpy as np
 import psycopg
 import pytest
 
+from agentmem.core.changes import Change, JournalEntry
 from agentmem.core.scope import Operator, Scope
 from agentmem.engine.vector_projection import MAX_INLINE_TEXTS, VectorProjection
 from agentmem.errors import Conflict, StoreUnavailable
@@ -52,12 +53,15 @@ class Store:
     def __init__(self, log: PostgresLog, index: PostgresVectors) -> None:
         self.log, self.index = log, index
         self.vectors = VectorProjection(HashEmbedder(SIZE), index, log, SettableClock())
-        log.set_vector_source(lambda: self.vectors if self.vectors.is_synchronous else None)
+
+    async def append(self, changes: Sequence[Change]) -> list[JournalEntry]:
+        """Write, with the vectors that need no model."""
+        return await self.log.append(changes, vectors=self.vectors if self.vectors.is_synchronous else None)
 
     async def begin(self, *scopes: Scope) -> None:
         """Write a first turn of these users, whose vectors follow."""
         for scope in scopes:
-            await self.vectors.sync(scope, await self.log.append(build_turn_changes(scope, "first")))
+            await self.vectors.sync(scope, await self.append(build_turn_changes(scope, "first")))
             assert self.vectors.local_watermark(scope) == 1
 
     async def lacks(self, scope: Scope = ALICE) -> int:
@@ -98,7 +102,7 @@ async def test_one_transaction_holds_log_and_vectors(store: Store, monkeypatch: 
     await store.begin(ALICE)
     follow_no_more(store, monkeypatch)
     for names in ("a", "bc"):
-        entries = await store.log.append(build_turn_changes(ALICE, *names))
+        entries = await store.append(build_turn_changes(ALICE, *names))
         assert await store.lacks() == 0
         ((log, vectors, watermark),) = await store.rows(statement=WRITTEN_BY)
         assert log == vectors == watermark
@@ -127,7 +131,7 @@ async def test_their_answer_is_read_when_all_is_committed(postgres_log: str, mon
 
     await store.begin(ALICE)
     monkeypatch.setattr(store.index, "write_small_batch", noted)
-    await store.log.append(build_turn_changes(ALICE, "a"))
+    await store.append(build_turn_changes(ALICE, "a"))
     assert told[-4:] == ["audit", "vectors", "read, 0 behind", "committed"]
     await store.log.close()
 
@@ -139,7 +143,7 @@ async def test_they_are_the_ones_that_would_have_followed(store: Store) -> None:
         await store.begin(scope)
         store.vectors.embedder = embedder
         for number, text in enumerate(texts):
-            await store.log.append([build_change(scope, build_turn(f"t{number}", text))])
+            await store.append([build_change(scope, build_turn(f"t{number}", text))])
         behind.append(await store.lacks(scope))
         await store.vectors.sync(scope)
     assert behind == [0, len(texts)]
@@ -147,14 +151,14 @@ async def test_they_are_the_ones_that_would_have_followed(store: Store) -> None:
 
 
 async def test_vectors_that_are_behind_are_not_passed_over(store: Store) -> None:
-    first = await store.log.append(build_turn_changes(ALICE, "first"))
+    first = await store.append(build_turn_changes(ALICE, "first"))
     assert await store.lacks() == 1  # the first ones follow, and register the user
     await store.vectors.sync(ALICE, first)
     embedder = store.vectors.embedder
     store.vectors.embedder = AsyncOnlyEmbedder(embedder)
-    await store.log.append(build_turn_changes(ALICE, "left out"))
+    await store.append(build_turn_changes(ALICE, "left out"))
     store.vectors.embedder = embedder
-    entries = await store.log.append(build_turn_changes(ALICE, "next"))
+    entries = await store.append(build_turn_changes(ALICE, "next"))
     assert await store.lacks() == 2
     assert store.vectors.local_watermark(ALICE) == 1
     assert await store.vectors.sync(ALICE, entries)
@@ -172,7 +176,7 @@ async def test_an_embedder_that_fails_costs_no_write(store: Store, how: str, mon
     await store.begin(ALICE)
     with monkeypatch.context() as patch:
         patch.setattr(HashEmbedder, "embed_sync", broken)
-        assert entry_seqs(await store.log.append(build_turn_changes(ALICE, "a"))) == [2]
+        assert entry_seqs(await store.append(build_turn_changes(ALICE, "a"))) == [2]
         assert await store.lacks() == 1
     assert await store.vectors.sync(ALICE)
     assert (await store.lacks(), len(await store.rows())) == (0, 2)
@@ -181,7 +185,7 @@ async def test_an_embedder_that_fails_costs_no_write(store: Store, how: str, mon
 async def test_a_given_vector_that_the_store_refuses_costs_no_write(store: Store) -> None:
     await store.begin(ALICE)
     store.vectors.precomputed["alice", "a"] = np.full(SIZE, np.inf, dtype=np.float32)
-    assert entry_seqs(await store.log.append(build_turn_changes(ALICE, "a"))) == [2]
+    assert entry_seqs(await store.append(build_turn_changes(ALICE, "a"))) == [2]
     assert await store.lacks() == 1
     del store.vectors.precomputed["alice", "a"]
     assert await store.vectors.sync(ALICE)
@@ -203,7 +207,7 @@ async def test_what_the_server_refuses_of_them_costs_no_write(
     await store.begin(ALICE)
     put = store.index._sql["put"]
     monkeypatch.setitem(store.index._sql, "put", REFUSED[why])
-    entries = await store.log.append(build_turn_changes(ALICE, "first", "a"))
+    entries = await store.append(build_turn_changes(ALICE, "first", "a"))
     assert [(entry.seq, entry.already_applied) for entry in entries] == [(1, True), (2, False)]
     assert entry_seqs(await store.log.changes(ALICE, 0, 9)) == [1, 2]
     assert (await store.lacks(), store.vectors.local_watermark(ALICE), len(await store.rows())) == (1, 1, 1)
@@ -220,7 +224,7 @@ async def test_a_write_that_is_refused_itself_is_not_tried_again(
     await store.begin(ALICE)
     told.clear()
     with pytest.raises(Conflict):
-        await store.log.append([build_change(ALICE, build_turn("a"), expected_versions={("Turn", "a"): 7})])
+        await store.append([build_change(ALICE, build_turn("a"), expected_versions={("Turn", "a"): 7})])
     assert told == []
     assert await store.lacks() == 0
     await store.log.close()
@@ -238,10 +242,10 @@ async def test_a_write_that_is_rolled_back_leaves_none(postgres_log: str, step: 
     await store.begin(ALICE)
     broken.append(step)
     with pytest.raises(StoreUnavailable, match="broken off"):
-        await store.log.append(build_turn_changes(ALICE, "a"))
+        await store.append(build_turn_changes(ALICE, "a"))
     assert (await store.lacks(), store.vectors.local_watermark(ALICE), len(await store.rows())) == (0, 1, 1)
     broken.clear()
-    await store.log.append(build_turn_changes(ALICE, "a"))
+    await store.append(build_turn_changes(ALICE, "a"))
     assert (await store.lacks(), store.vectors.local_watermark(ALICE), len(await store.rows())) == (0, 2, 2)
     await store.log.close()
 
@@ -258,7 +262,7 @@ async def test_a_transaction_that_runs_again_has_them_once(postgres_log: str) ->
     store = await opened(postgres_log, hook=once)
     await store.begin(ALICE)
     told[:] = ["again"]
-    await store.log.append(build_turn_changes(ALICE, "a"))
+    await store.append(build_turn_changes(ALICE, "a"))
     assert told == list(dict.fromkeys(told))
     assert told[-1] == "committed"
     assert (await store.lacks(), store.vectors.local_watermark(ALICE), len(await store.rows())) == (0, 2, 2)
@@ -277,7 +281,7 @@ async def test_an_append_does_not_wait_for_who_writes_vectors(store: Store) -> N
 
     holding = asyncio.create_task(store.log.database.commit("alice", hold, durable=False))
     await inside.wait()
-    entries = await asyncio.wait_for(store.log.append(build_turn_changes(ALICE, "a")), 60)
+    entries = await asyncio.wait_for(store.append(build_turn_changes(ALICE, "a")), 60)
     assert await store.lacks() == 1
     go_on.set()
     await holding
@@ -290,17 +294,15 @@ async def test_vectors_elsewhere_and_many_texts_and_replaced_ones_follow(
 ) -> None:
     await store.begin(ALICE)
     other = await opened(postgres_log)  # the same place, by connections of its own
-    store.log.set_vector_source(lambda: other.vectors)
-    await store.log.append(build_turn_changes(ALICE, "a"))
+    await store.log.append(build_turn_changes(ALICE, "a"), vectors=other.vectors)
     assert await store.lacks() == 1
-    store.log.set_vector_source(lambda: store.vectors)
     await store.vectors.sync(ALICE)
     for some in (
         build_turn_changes(ALICE, *map(str, range(MAX_INLINE_TEXTS + 1))),
         [build_change(ALICE, build_entity("e"))],
         [build_change(ALICE, build_entity("e"))],
     ):
-        await store.log.append(some)
+        await store.append(some)
         assert await store.lacks() == len(some)
         await store.vectors.sync(ALICE)
     await delete_records(store.log, ALICE, ("Turn", "a"))
@@ -311,7 +313,7 @@ async def test_vectors_elsewhere_and_many_texts_and_replaced_ones_follow(
 async def test_an_embedder_that_was_taken_out_gets_none(store: Store) -> None:
     await store.begin(ALICE)
     await drop(store.log.database, store.index.identity, Operator())
-    assert entry_seqs(await store.log.append(build_turn_changes(ALICE, "a"))) == [2]
+    assert entry_seqs(await store.append(build_turn_changes(ALICE, "a"))) == [2]
     assert (await store.rows(), store.vectors.local_watermark(ALICE)) == ([], 1)
 
 
@@ -319,9 +321,7 @@ async def append_some(store: Store, scopes: Sequence[Scope], number: int) -> Non
     draw = random.Random(number)
     for turn_number in range(30):
         scope = draw.choice(scopes)
-        assert await store.vectors.sync(
-            scope, await store.log.append(build_turn_changes(scope, f"{number} {turn_number}"))
-        )
+        assert await store.vectors.sync(scope, await store.append(build_turn_changes(scope, f"{number} {turn_number}")))
 
 
 async def erase_some(store: Store, scopes: Sequence[Scope]) -> None:
@@ -376,9 +376,7 @@ async def test_who_looks_meanwhile_misses_nothing_later(postgres_log: str) -> No
 
     async def write(number: int, store: Store) -> None:
         for turn_number in range(25):
-            await store.vectors.sync(
-                ALICE, await store.log.append(build_turn_changes(ALICE, f"{number} {turn_number}"))
-            )
+            await store.vectors.sync(ALICE, await store.append(build_turn_changes(ALICE, f"{number} {turn_number}")))
 
     async def look() -> None:
         while not writing.done():

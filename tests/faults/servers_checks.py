@@ -55,7 +55,6 @@ def instrument(memory: AsyncAgentMemory, on_step: Any, *, inline_vectors: bool) 
         if not inline_vectors:
             projection.embedder = AsyncOnlyEmbedder(projection.embedder)
             projection.index = StepProxy(projection.index, "vectors", "apply", on_step)
-    log.set_vector_source(lambda: engine.vector_projections[0] if inline_vectors else None)
 
 
 def has_inline_vectors(step: str) -> bool:

@@ -153,7 +153,6 @@ def instrument(memory: AsyncAgentMemory, steps: StepCounter, *, inline_vectors: 
             embedder = projection.embedder = AsyncOnlyEmbedder(projection.embedder)
             database: Any = StepProxy(engine.log.database, "vectors", "write", steps)
             projection.index = SqliteVectors(database, embedder.identity, embedder.dimensions)
-    engine.log.set_vector_source(lambda: engine.vector_projections[0] if inline_vectors else None)
 
 
 async def write_all(memory: AsyncAgentMemory, on_acknowledged: Callable[[str], None] = lambda name: None) -> None:

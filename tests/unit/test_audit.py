@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+from datetime import UTC, datetime
+
 import pytest
 
 from agentmem import Fact
-from agentmem.core.changes import PromotionAudit
+from agentmem.core.changes import PromotionAudit, WriteAttempt
 from agentmem.core.scope import Scope
 from agentmem.engine.auditor import Auditor
 from agentmem.settings.settings import load_settings
@@ -29,10 +32,16 @@ def test_which_operations_leave_a_row(level: str, writes: bool, reads: bool) -> 
 
 
 def test_payloads_are_kept_at_verbose_only() -> None:
-    facts = [Fact(claim=f"claim {number}") for number in range(60)]
-    assert auditor("reads").dump_payload(facts) is None
-    kept = auditor("verbose").dump_payload(facts)
-    assert len(kept) == 50
+    write = WriteAttempt(SCOPE, "x", "operation", "change", "", datetime.now(UTC))
+    facts = [Fact(id=str(number), claim=f"claim {number}") for number in range(60)]
+    changes, told = [write.build_change(*facts), replace(write, operation="y").build_change(*facts)], {"n": 1}
+    for level, length in (("reads", 0), ("verbose", 50)):
+        row = auditor(level).build_changes_entry(
+            write, changes, "semantic", latency_ms=1.0, details=told, promotion=None
+        )
+        assert row is not None
+        assert (row.result_count, len(row.metadata["ids"]), row.metadata["n"]) == (60, 50, 1)
+        assert len(row.metadata.get("payload", ())) == length
     for level, held in (("writes", False), ("verbose", True)):
         row = auditor(level).build_write_entry(
             "x", SCOPE, memory_type="semantic", payload=["secret"], metadata={"n": 1}

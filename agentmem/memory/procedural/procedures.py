@@ -142,32 +142,20 @@ class Procedures:
     async def _set_status(
         self, procedure_id: str, operation: str, status: str, reason: str, idempotency_key: str | None
     ) -> Procedure:
-        async def make(write: WriteAttempt) -> Change | None:
+        async def make(write: WriteAttempt) -> Change | Procedure:
             known = await self._context.get_one(Procedure, procedure_id)
             if known.status is Status.FORGOTTEN:
                 raise InvalidRecord(f"procedure {procedure_id!r} was forgotten; restore it first", field="procedure_id")
             if known.procedure_status == status:
-                found.append(known)
-                return (
-                    write.build_change(known, expected_versions={known.key: known.seq})
-                    if idempotency_key is not None
-                    else None
-                )
+                return known
             if known.procedure_status == "retired":
                 raise InvalidRecord(f"procedure {procedure_id!r} is retired; stage it anew", field="procedure_id")
             new = retire(known, write, reason) if status == "retired" else activate(known)
             return write.build_change(new, expected_versions={known.key: known.seq})
 
-        found: list[Procedure] = []
-        entry = await self._context.engine.write(
-            self._context.scope,
-            operation,
-            make,
-            kind="Procedure",
-            idempotency_key=idempotency_key,
-            request_hash=hash_request(id=procedure_id, reason=reason),
+        return await self._context.write(
+            Procedure, operation, make, idempotency_key=idempotency_key, given={"id": procedure_id, "reason": reason}
         )
-        return get_written_record(entry, Procedure) if entry is not None else found[-1]
 
     async def find_similar(self, instructions: Sequence[str]) -> list[dict[str, float]]:
         """Cosines of each instruction with the procedures of the context's channel, by id; empty without a model."""

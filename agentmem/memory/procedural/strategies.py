@@ -6,12 +6,13 @@ import hashlib
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Annotated, Any
 
 import numpy as np
 
 from agentmem.core.arguments import check_arguments
-from agentmem.core.changes import Change, WriteAttempt, hash_request
+from agentmem.core.changes import Change, WriteAttempt
 from agentmem.core.columns import RecordColumns
 from agentmem.core.lru import LruDict
 from agentmem.core.plain_values import describe_value, has_visible
@@ -21,7 +22,7 @@ from agentmem.core.records import build_record, extract_fields
 from agentmem.core.scope import Scope, check_identifier
 from agentmem.engine.engine import Engine
 from agentmem.errors import InvalidRecord, ModelError, NotFound
-from agentmem.memory.context import MemoryContext, get_written_record
+from agentmem.memory.context import MemoryContext
 from agentmem.memory.procedural.attempts import MAX_TOOLS, is_followed, is_tried, read_attempt_calls
 from agentmem.memory.procedural.tools import build_tool, term_overlap, tool_id, wilson_interval
 from agentmem.memory.read_audit import audit_read
@@ -112,15 +113,15 @@ class Strategies:
         The same description and tools again strengthen (or weaken) what is known. `context_pattern` says when it
         applies. Raises InvalidRecord naming the field, also for a conversation or a turn that is not stored.
         """
-        payload = hash_request(
-            description=description,
-            context_pattern=context_pattern,
-            tool_sequence=list(tool_sequence),
-            task_type=task_type,
-            conversation_id=conversation_id,
-            success=success,
-            turns=list(source_turn_ids),
-        )
+        given = {
+            "description": description,
+            "context_pattern": context_pattern,
+            "tool_sequence": list(tool_sequence),
+            "task_type": task_type,
+            "conversation_id": conversation_id,
+            "success": success,
+            "turns": list(source_turn_ids),
+        }
         _check_flag(success)
         for name, value in (("tool_sequence", tool_sequence), ("source_turn_ids", source_turn_ids)):
             if isinstance(value, str):
@@ -143,15 +144,7 @@ class Strategies:
             new = draft.model_copy(update={"source_turn_ids": tuple(turns)})
             return await self.build_learn_change(write, new, expects, success=success, conversation_id=place)
 
-        entry = await self._context.engine.write(
-            self._context.scope,
-            "learn_strategy",
-            make,
-            kind="Strategy",
-            idempotency_key=idempotency_key,
-            request_hash=payload,
-        )
-        return get_written_record(entry, Strategy)
+        return await self._context.write(Strategy, "learn_strategy", make, idempotency_key=idempotency_key, given=given)
 
     async def build_learn_change(
         self,
@@ -199,15 +192,13 @@ class Strategies:
             new = record_outcome(known, success, write, self._context.scope.conversation_id or "")
             return write.build_change(new, expected_versions={known.key: known.seq})
 
-        entry = await self._context.engine.write(
-            self._context.scope,
+        return await self._context.write(
+            Strategy,
             "reinforce_strategy",
             make,
-            kind="Strategy",
             idempotency_key=idempotency_key,
-            request_hash=hash_request(id=strategy_id, success=success),
+            given={"id": strategy_id, "success": success},
         )
-        return get_written_record(entry, Strategy)
 
     @audit_read
     async def get_strategy(self, strategy_id: str) -> Strategy:
@@ -353,18 +344,8 @@ class Outcomes:
         draft = parse_outcome(outcome)
         fields = draft.model_dump(mode="json", exclude_unset=True)
 
-        async def make(write: WriteAttempt) -> Change:
-            return await self.build_reflect_change(write, draft)
-
-        entry = await self._context.engine.write(
-            self._context.scope,
-            "reflect",
-            make,
-            kind="Outcome",
-            idempotency_key=idempotency_key,
-            request_hash=hash_request(**fields),
-        )
-        return get_written_record(entry, Outcome)
+        make = partial(self.build_reflect_change, draft=draft)
+        return await self._context.write(Outcome, "reflect", make, idempotency_key=idempotency_key, given=fields)
 
     async def build_reflect_change(self, write: WriteAttempt, draft: Outcome) -> Change:
         """The Change that stores an outcome and counts it for its strategies."""

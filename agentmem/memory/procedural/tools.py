@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from agentmem.core.arguments import check_arguments
-from agentmem.core.changes import Change, WriteAttempt, hash_request
+from agentmem.core.changes import Change, WriteAttempt
 from agentmem.core.clock import derive_id
 from agentmem.core.plain_values import MAX_JSON_DEPTH, copy_json, describe_value
 from agentmem.core.procedural_records import Tool, ToolInvocation
@@ -22,7 +22,7 @@ from agentmem.core.record import Key
 from agentmem.core.records import Conversation, Turn, build_record
 from agentmem.core.scope import GLOBAL, check_identifier, is_self_channel
 from agentmem.errors import InvalidRecord
-from agentmem.memory.context import MemoryContext, get_written_record
+from agentmem.memory.context import MemoryContext
 
 Z95 = 1.959963984540054  # of the normal distribution: 95 % lie within so many deviations
 
@@ -171,7 +171,6 @@ class Tools:
             "task_type": task_type,
             "timestamp": timestamp,
         }
-        payload = hash_request(tool_input=tool_input, tool_output=tool_output, **given)
         draft = self._build_draft(tool_input, tool_output, {k: v for k, v in given.items() if v is not None})
 
         async def make(write: WriteAttempt) -> Change:
@@ -188,15 +187,13 @@ class Tools:
                 made, inserts_if_absent=(tool, begun), expected_versions={made.key: None, **expects}
             )
 
-        entry = await self._context.engine.write(
-            self._context.scope,
+        return await self._context.write(
+            ToolInvocation,
             "record_invocation",
             make,
-            kind="ToolInvocation",
             idempotency_key=idempotency_key,
-            request_hash=payload,
+            given={"tool_input": tool_input, "tool_output": tool_output, **given},
         )
-        return get_written_record(entry, ToolInvocation)
 
     def _build_draft(self, tool_input: Any, tool_output: Any, given: dict[str, Any]) -> ToolInvocation:
         scope, most = self._context.scope, self._context.engine.settings.procedural.payload_characters

@@ -8,12 +8,12 @@ from datetime import datetime
 from typing import Annotated, Any
 
 from agentmem.core.arguments import check_arguments
-from agentmem.core.changes import Change, WriteAttempt, hash_request
+from agentmem.core.changes import Change, WriteAttempt
 from agentmem.core.edges import build_relation
 from agentmem.core.record import Key, Record, Status
 from agentmem.core.records import RELATION_KINDS, Edge, Entity, Fact, build_record, extract_fields
 from agentmem.errors import InvalidRecord
-from agentmem.memory.context import MemoryContext, get_written_record
+from agentmem.memory.context import MemoryContext
 from agentmem.memory.read_audit import audit_read
 from agentmem.stores.values import Where
 from agentmem.text.normalization import slugify
@@ -48,7 +48,7 @@ class Entities:
         draft = build_record(Entity, **{**fields, "channel": self._context.scope.channel})
         draft = draft.model_copy(update={"slug": slugify(draft.name)})
 
-        async def make(write: WriteAttempt) -> Change | None:
+        async def make(write: WriteAttempt) -> Change | Entity:
             named = await self._context.with_own_id(draft)
             known = await self._find_existing(named)
             if known is None:
@@ -59,23 +59,11 @@ class Entities:
                 new = named.model_copy(update=stamp)
                 return write.build_change(new, expected_versions={new.key: None})
             merged = _merge_draft(known, named)
-            found.append(known)
-            if (
-                merged == known and idempotency_key is None
-            ):  # with a key, that it was used is noted by a version that changes nothing
-                return None
+            if merged == known:
+                return known
             return write.build_change(merged, expected_versions={known.key: known.seq})
 
-        found: list[Entity] = []
-        entry = await self._context.engine.write(
-            self._context.scope,
-            "upsert_entity",
-            make,
-            kind="Entity",
-            idempotency_key=idempotency_key,
-            request_hash=hash_request(**fields),
-        )
-        return get_written_record(entry, Entity) if entry is not None else found[-1]
+        return await self._context.write(Entity, "upsert_entity", make, idempotency_key=idempotency_key, given=fields)
 
     async def _find_existing(self, draft: Entity) -> Entity | None:
         log, scope = self._context.engine.log, self._context.scope
@@ -151,15 +139,8 @@ class Entities:
                 edge, expected_versions={edge.key: before[0].seq if before else None, **passed, **seen}
             )
 
-        entry = await self._context.engine.write(
-            scope,
-            "relate",
-            make,
-            kind="Edge",
-            idempotency_key=idempotency_key,
-            request_hash=hash_request(source=source, kind=kind, target=target, **said),
-        )
-        return get_written_record(entry, Edge)
+        given = {"source": source, "kind": kind, "target": target, **said}
+        return await self._context.write(Edge, "relate", make, idempotency_key=idempotency_key, given=given)
 
     @audit_read
     async def get_entity_graph(self, ids: Sequence[str], depth: int = 2, *, limit: int = 50) -> EntityGraph:

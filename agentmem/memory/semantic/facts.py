@@ -11,7 +11,7 @@ from typing import Annotated, Any, TypedDict, Unpack
 
 from agentmem.beliefs.slots import find_slot
 from agentmem.core.arguments import check_arguments
-from agentmem.core.changes import Change, WriteAttempt, hash_request
+from agentmem.core.changes import Change, WriteAttempt
 from agentmem.core.clock import to_utc
 from agentmem.core.lifecycle import DOUBT_TAG, DOUBTFUL
 from agentmem.core.plain_values import describe_value
@@ -19,7 +19,7 @@ from agentmem.core.record import Key, MemoryType, Record, Status, TemporalContex
 from agentmem.core.records import Fact, Turn, build_record, replace_validated
 from agentmem.core.truth_maintenance import read_premises
 from agentmem.errors import InvalidRecord
-from agentmem.memory.context import MemoryContext, get_written_record
+from agentmem.memory.context import MemoryContext
 from agentmem.memory.read_audit import audit_read
 from agentmem.memory.semantic.beliefs import ClaimReader, ClaimWords, resolve_subject, settle_fact
 from agentmem.memory.semantic.end_relations import find_ended_relations
@@ -94,21 +94,14 @@ class Facts:
         A plain sentence about a slot, as "The user lives in Oslo", is a belief; what is given of a slot wins.
         """
         given = {name: value for name, value in _check_fields(fields).items() if value is not None}
-        payload, said = hash_request(claim=claim, **given), await self._fill_slot(claim, given)
+        said = await self._fill_slot(claim, given)
 
-        async def make(write: WriteAttempt) -> Change | None:
+        async def make(write: WriteAttempt) -> Change | Fact:
             change, unchanged = await self._build_spoken_change(write, claim, given, said)
-            # with a key, a version that changes nothing notes its use
-            if unchanged is not None and idempotency_key is None:
-                found.append(unchanged)
-                return None
-            return change
+            return unchanged or change
 
-        found: list[Fact] = []
-        entry = await self._context.engine.write(
-            self._context.scope, "learn_fact", make, kind="Fact", idempotency_key=idempotency_key, request_hash=payload
-        )
-        return get_written_record(entry, Fact) if entry is not None else found[-1]
+        asked = {"claim": claim, **given}
+        return await self._context.write(Fact, "learn_fact", make, idempotency_key=idempotency_key, given=asked)
 
     async def _build_spoken_change(
         self, write: WriteAttempt, claim: str, given: Mapping[str, Any], said: tuple[Mapping[str, Any], ClaimWords]
@@ -288,15 +281,9 @@ class Facts:
                 return write.build_change(new, expected_versions={**named, old.key: old.seq})
             return await self._build_successor_change(write, old, new, named, is_correction=True)
 
-        entry = await self._context.engine.write(
-            self._context.scope,
-            "update_fact",
-            make,
-            kind="Fact",
-            idempotency_key=idempotency_key,
-            request_hash=hash_request(id=fact_id, **given),
+        return await self._context.write(
+            Fact, "update_fact", make, idempotency_key=idempotency_key, given={"id": fact_id, **given}
         )
-        return get_written_record(entry, Fact)
 
     async def _build_corrected_belief_change(self, write: WriteAttempt, old: Fact, given: Mapping[str, Any]) -> Change:
         """Another value in the place of a wrong one, with all else that the old fact says."""
@@ -330,15 +317,13 @@ class Facts:
                 write, await self.get_current_successor(fact_id), claim, said, is_correction=is_correction
             )
 
-        entry = await self._context.engine.write(
-            self._context.scope,
+        return await self._context.write(
+            Fact,
             "supersede_fact",
             make,
-            kind="Fact",
             idempotency_key=idempotency_key,
-            request_hash=hash_request(id=fact_id, claim=claim, wrong=is_correction, **given),
+            given={"id": fact_id, "claim": claim, "wrong": is_correction, **given},
         )
-        return get_written_record(entry, Fact)
 
     async def build_supersede_change(
         self,
@@ -442,15 +427,9 @@ class Facts:
             new = old.model_copy(update={"salience": min(1.0, max(0.0, old.salience + by))})
             return write.build_change(new, expected_versions={old.key: old.seq})
 
-        entry = await self._context.engine.write(
-            self._context.scope,
-            "boost_salience",
-            make,
-            kind="Fact",
-            idempotency_key=idempotency_key,
-            request_hash=hash_request(id=fact_id, by=by),
+        return await self._context.write(
+            Fact, "boost_salience", make, idempotency_key=idempotency_key, given={"id": fact_id, "by": by}
         )
-        return get_written_record(entry, Fact)
 
     @audit_read
     async def provenance(self, fact_id: str) -> list[Turn]:

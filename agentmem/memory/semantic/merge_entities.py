@@ -42,23 +42,13 @@ class EntityMerging(Entities):
         the other since is moved. See `split_entity`.
         """
 
-        async def make(write: WriteAttempt) -> Change | None:
+        async def make(write: WriteAttempt) -> Change | Entity:
             change = await self._build_merge_change(write, keep_id, other_id)
-            found.append(change.upserts[0])
-            return None if len(change.upserts) == 1 and idempotency_key is None else change
+            # merged before
+            return _require_entity(change.upserts[0]) if len(change.upserts) == 1 else change
 
-        found: list[Record] = []
-        entry = await self._context.engine.write(
-            self._context.scope,
-            "merge_entities",
-            make,
-            kind="Entity",
-            idempotency_key=idempotency_key,
-            request_hash=hash_request(keep_id=keep_id, other_id=other_id),
-        )
-        if entry is None:  # merged before
-            return _require_entity(found[-1])
-        return _require_entity(entry.upserts[0].record if entry.upserts else None)
+        given = {"keep_id": keep_id, "other_id": other_id}
+        return await self._context.write(Entity, "merge_entities", make, idempotency_key=idempotency_key, given=given)
 
     async def split_entity(self, entity_id: str, *, idempotency_key: str | None = None) -> tuple[Entity, Entity]:
         """Take a merge back by its meaning, whatever was written since; returns the kept and the restored entity.

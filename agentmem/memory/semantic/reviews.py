@@ -9,13 +9,12 @@ from typing import Annotated, Any
 
 from agentmem.beliefs.slots import find_slot
 from agentmem.core.arguments import check_arguments
-from agentmem.core.changes import Change, WriteAttempt, hash_request
+from agentmem.core.changes import Change, WriteAttempt
 from agentmem.core.clock import derive_id
 from agentmem.core.plain_values import describe_value
 from agentmem.core.record import ReviewDecision, ReviewTopic, Status
 from agentmem.core.records import Fact, Review, build_record
 from agentmem.errors import Conflict, InvalidRecord
-from agentmem.memory.context import get_written_record
 from agentmem.memory.read_audit import audit_read
 from agentmem.memory.semantic.entities import resolve_merged_ids
 from agentmem.memory.semantic.facts import FactFields, Facts
@@ -85,11 +84,10 @@ class Reviews(Facts, EntityMerging):
         wrong with the proposed fact (the review stays open), and Conflict where it was decided otherwise.
         """
 
-        async def make(write: WriteAttempt) -> Change | None:
+        async def make(write: WriteAttempt) -> Change | Review:
             review = await self._get_decidable_review(review_id, decision)
             if review.review_status != "open":
-                found.append(review)
-                return None
+                return review
             change = await self._build_decision_change(write, review, decision)
             learned = [put.id for put in change.upserts if isinstance(put, Fact)][:1] if review.proposed else []
             closed = {
@@ -101,16 +99,13 @@ class Reviews(Facts, EntityMerging):
             puts = (review.model_copy(update=closed), *change.upserts)
             return replace(change, upserts=puts, expected_versions={**change.expected_versions, review.key: review.seq})
 
-        found: list[Review] = []
-        entry = await self._context.engine.write(
-            self._context.scope,
+        return await self._context.write(
+            Review,
             "resolve_review",
             make,
-            kind="Review",
             idempotency_key=idempotency_key,
-            request_hash=hash_request(id=review_id, decision=decision),
+            given={"id": review_id, "decision": decision},
         )
-        return get_written_record(entry, Review) if entry is not None else found[-1]
 
     async def _get_decidable_review(self, review_id: str, decision: str) -> Review:
         """The review, if this may be decided of it."""

@@ -21,6 +21,7 @@ from agentmem.stores.postgres.database import PostgresDatabase
 from agentmem.stores.postgres.erase import PostgresErasure
 from agentmem.stores.postgres.terms import PostgresTermIndex
 from agentmem.stores.postgres.write import PostgresInlineVectorWriter, PostgresWrite
+from agentmem.stores.protocols import InlineVectors
 from agentmem.stores.sql import meta
 from agentmem.stores.sql.log import SqlLog
 from agentmem.stores.values import ErasureScan, Postings
@@ -47,23 +48,27 @@ class PostgresLog(SqlLog[PostgresDatabase]):
         self._term_index = PostgresTermIndex(database)
 
     async def append(
-        self, changes: Sequence[Change], audit: AuditEntry | None = None, fence: int | None = None
+        self,
+        changes: Sequence[Change],
+        audit: AuditEntry | None = None,
+        fence: int | None = None,
+        vectors: InlineVectors | None = None,
     ) -> list[JournalEntry]:
-        """See LogStore. A `fence` that no lease has any more is LeaseLost."""
+        """See LogStore."""
         if not changes:
             return []
         work = PostgresWrite(changes, audit, fence, self._clock, self._hook, self._policy)
         work.prepare()
-        vectors = PostgresInlineVectorWriter(self.database, self._vector_source())
+        inline = PostgresInlineVectorWriter(self.database, vectors)
         try:
-            entries = await self._append(work, vectors)
+            entries = await self._append(work, inline)
         except AgentMemError as error:
-            if not vectors.should_retry_without_vectors(error):
+            if not inline.should_retry_without_vectors(error):
                 raise
             # nothing was committed; they follow
             entries = await self._append(work, PostgresInlineVectorWriter(self.database, None))
         else:
-            await vectors.on_committed()
+            await inline.on_committed()
         self._hook("committed")
         return entries
 

@@ -16,8 +16,9 @@ from agentmem.stores.codec import shorten_key, to_uuid
 from agentmem.stores.postgres.columns import render_rows, to_columns
 from agentmem.stores.postgres.database import PostgresDatabase
 from agentmem.stores.postgres.vectors import PostgresVectors
+from agentmem.stores.protocols import InlineVectors
 from agentmem.stores.sql.write import LEASE_LOST, LockedReadSet, SqlWrite
-from agentmem.stores.write_plan import CurrentVersion, InlineVectors, ReadSet, WritePlan
+from agentmem.stores.write_plan import CurrentVersion, ReadSet, WritePlan
 from agentmem.text.templates import load_templates
 
 if TYPE_CHECKING:

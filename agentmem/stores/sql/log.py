@@ -23,7 +23,6 @@ from agentmem.stores.due_updates import DEFAULT_POLICY, UsageEvent
 from agentmem.stores.sql import audit, journal, meta, records, terms, usage
 from agentmem.stores.sql.connection import Principal, SqlConnection, SqlDatabase
 from agentmem.stores.values import DeadLetter, Head, RecordUsage, Where
-from agentmem.stores.write_plan import VectorSource, no_vectors
 
 T = TypeVar("T")
 D = TypeVar("D", bound=SqlDatabase)
@@ -53,17 +52,12 @@ class SqlLog(ABC, Generic[D]):
         self._clock = clock
         self._policy = policy
         self._hook = hook
-        self._vector_source: VectorSource = no_vectors
 
     async def _read(self, principal: Principal, function: Callable[..., Coroutine[Any, Any, T]], *arguments: Any) -> T:
         return await self.database.query(principal, lambda db: function(db, *arguments))
 
     async def _write(self, principal: Principal, function: Callable[..., Coroutine[Any, Any, T]], *arguments: Any) -> T:
         return await self.database.commit(principal, lambda db: function(db, *arguments))
-
-    def set_vector_source(self, source: VectorSource) -> None:
-        """Write the vectors of what is served together with the log, where no model makes them."""
-        self._vector_source = source
 
     async def write_audit(self, entries: Sequence[AuditEntry]) -> None:
         if entries:

@@ -16,6 +16,7 @@ from concurrent.futures import Executor, Future
 from contextlib import contextmanager
 from pathlib import Path
 from queue import Empty, SimpleQueue
+from types import CoroutineType
 from typing import Any, TypeVar
 
 import apsw
@@ -23,7 +24,7 @@ import apsw
 from agentmem.errors import AgentMemError, Closed, ConfigError, Conflict, CorruptStore, StoreError, StoreUnavailable
 from agentmem.stores.sql.connection import Principal, Work, finish
 from agentmem.stores.sqlite.connection import SqliteConnection
-from agentmem.stores.sqlite.file_guard import FileGuard, GuardRecord
+from agentmem.stores.sqlite.file_guard import FileGuard
 
 FILE_MODE = 0o600
 FOLDER_MODE = 0o700
@@ -441,26 +442,26 @@ class SqliteDatabase:
         even if nobody waits any more. `durable=False` leaves the sync to the next durable commit, for data whose last
         moments may be lost in a power cut.
         """
-
-        def call() -> T:
-            if prepare is not None:
-                prepare()
-            result = self._write(function, self._durable if durable is None else durable)
-            if on_committed is not None:
-                on_committed()
-            return result
-
-        return await self._pools()[0].run(call)
+        lasting = self._durable if durable is None else durable
+        return await self._pools()[0].run(functools.partial(self._write, function, lasting, prepare, on_committed))
 
     async def query(self, principal: Principal, work: Work[T], *, timeout_seconds: float | None = None) -> T:
         """See SqlDatabase. A file has no walls between users, and no deadline."""
-        return await self.read(lambda db: finish(work(db)))
+        return await self._pools()[1].run(functools.partial(self._read, work))
 
     async def commit(
-        self, principal: Principal, work: Work[T], *, timeout_seconds: float | None = None, durable: bool = True
+        self,
+        principal: Principal,
+        work: Work[T],
+        *,
+        timeout_seconds: float | None = None,
+        durable: bool = True,
+        prepare: Callable[[], None] | None = None,
+        on_committed: Callable[[], None] | None = None,
     ) -> T:
-        """See SqlDatabase."""
-        return await self.write(lambda db: finish(work(db)), durable=None if durable else False)
+        """See SqlDatabase and `write`."""
+        lasting = self._durable and durable
+        return await self._pools()[0].run(functools.partial(self._write, work, lasting, prepare, on_committed))
 
     async def run_without_transaction(self, function: Callable[[SqliteConnection], T]) -> T:
         """Run on the writer thread without a transaction (VACUUM, checkpoints)."""
@@ -471,60 +472,55 @@ class SqliteDatabase:
 
         return await self._pools()[0].run(call)
 
-    def _read(self, function: Callable[[SqliteConnection], T]) -> T:
+    def _read(self, function: Callable[[SqliteConnection], Any]) -> Any:
         try:
             db = self._connection(read_only=True)
             db.execute("BEGIN")
             try:
-                return function(db)
+                return _finish(function(db))
             finally:
                 if db.in_transaction:
                     db.execute("COMMIT")
         except apsw.Error as error:
             raise _to_store_error(self.path, error) from error
 
-    def _write(self, function: Callable[[SqliteConnection], T], durable: bool) -> T:
+    def _write(
+        self,
+        function: Callable[[SqliteConnection], Any],
+        durable: bool,
+        prepare: Callable[[], None] | None,
+        on_committed: Callable[[], None] | None,
+    ) -> Any:
+        """Acknowledge a commit only while the files at their paths are those that it went into."""
+        if prepare is not None:
+            prepare()
+        guard, record = self._guard, None
         try:
             db = self._connection()
             if self._local.durable != durable:
                 db.pragma("synchronous", "FULL" if durable else "NORMAL")
                 self._local.durable = durable
-            if self._guard is None:
-                return self.transact(db, function)
-            return self._transact_guarded(self._guard, db, function, durable)
+            db.execute("BEGIN IMMEDIATE")
+            try:
+                changes = db.total_changes()
+                result = _finish(function(db))
+                if guard is not None:
+                    record = guard.count_commit(db) if db.total_changes() != changes else None
+                    guard.check_in_place()
+                db.execute("COMMIT")
+            except BaseException:
+                if db.in_transaction:
+                    db.execute("ROLLBACK")
+                raise
         except apsw.Error as error:
             raise _to_store_error(self.path, error) from error
-
-    def _transact_guarded(
-        self, guard: FileGuard, db: SqliteConnection, function: Callable[[SqliteConnection], T], durable: bool
-    ) -> T:
-        """Acknowledge a commit only while the files at their paths are those that it went into."""
-
-        def count(db: SqliteConnection) -> tuple[T, GuardRecord | None]:
-            changes = db.total_changes()
-            result = function(db)
-            record = guard.count_commit(db) if db.total_changes() != changes else None
+        if guard is not None:
             guard.check_in_place()
-            return result, record
-
-        result, record = self.transact(db, count)
-        guard.check_in_place()
-        if record is not None and durable:  # else a power cut could take back what the guard file names
-            guard.note(record)
+            if record is not None and durable:  # else a power cut could take back what the guard file names
+                guard.note(record)
+        if on_committed is not None:
+            on_committed()
         return result
-
-    @staticmethod
-    def transact(db: SqliteConnection, function: Callable[[SqliteConnection], T]) -> T:
-        """Run a function inside BEGIN IMMEDIATE … COMMIT on a connection of one's own thread."""
-        db.execute("BEGIN IMMEDIATE")
-        try:
-            result = function(db)
-            db.execute("COMMIT")
-            return result
-        except BaseException:
-            if db.in_transaction:
-                db.execute("ROLLBACK")
-            raise
 
     @staticmethod
     def try_in_savepoint(db: SqliteConnection, function: Callable[[SqliteConnection], None]) -> Exception | None:
@@ -574,6 +570,10 @@ class SqliteDatabase:
         self._connections.clear()
         if self._guard is not None:
             self._guard.close()
+
+
+def _finish(result: Any) -> Any:
+    return finish(result) if isinstance(result, CoroutineType) else result
 
 
 def _truncate_wal(db: SqliteConnection) -> bool:

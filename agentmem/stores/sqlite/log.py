@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from datetime import datetime
-from typing import Any
+from functools import partial
+from typing import Any, TypeVar
 
 from agentmem.core.changes import AuditEntry, Change, JournalEntry
 from agentmem.core.columns import RecordColumnBatch
 from agentmem.core.record import Key
 from agentmem.core.scope import Operator, Scope
 from agentmem.errors import StoreError, StoreUnavailable
+from agentmem.stores.protocols import InlineVectors
 from agentmem.stores.sql import meta
-from agentmem.stores.sql.connection import finish
+from agentmem.stores.sql.connection import Principal, Work
 from agentmem.stores.sql.log import SqlLog
 from agentmem.stores.sqlite import audit, records
 from agentmem.stores.sqlite.connection import SqliteConnection
@@ -21,6 +23,8 @@ from agentmem.stores.sqlite.erase import SqliteErasure
 from agentmem.stores.sqlite.terms import SqliteTermIndex
 from agentmem.stores.sqlite.write import SqliteInlineVectorWriter, SqliteWrite
 from agentmem.stores.values import ErasureScan, Postings
+
+T = TypeVar("T")
 
 MAX_REWRITE_BYTES = 64 * 1024 * 1024  # of a file that each erasure rewrites, in memory first
 UNUSED_PARTS = "unused parts of the file's pages, which `agentmem admin compact` rewrites"
@@ -41,33 +45,43 @@ class SqliteLog(SqlLog[SqliteDatabase]):
         self._term_index = SqliteTermIndex(database)
 
     async def append(
-        self, changes: Sequence[Change], audit: AuditEntry | None = None, fence: int | None = None
+        self,
+        changes: Sequence[Change],
+        audit: AuditEntry | None = None,
+        fence: int | None = None,
+        vectors: InlineVectors | None = None,
     ) -> list[JournalEntry]:
-        """See LogStore. A `fence` that no lease has any more is LeaseLost."""
+        """See LogStore."""
         if not changes:
             return []
-        try:
-            return await self._append(changes, audit, fence)
-        except StoreUnavailable as error:
-            if not await self._make_room(error):
-                raise
-            return await self._append(changes, audit, fence)
-
-    async def _append(
-        self, changes: Sequence[Change], audit: AuditEntry | None, fence: int | None
-    ) -> list[JournalEntry]:
         work = SqliteWrite(changes, audit, fence, self._clock, self._hook, self._policy)
-        vectors = SqliteInlineVectorWriter(self.database, self._vector_source())
+        inline = SqliteInlineVectorWriter(self.database, vectors)
 
-        def write(db: SqliteConnection) -> list[JournalEntry]:
-            entries = finish(work.apply(db))
-            vectors.write(db, entries)
+        async def write(db: SqliteConnection) -> list[JournalEntry]:
+            entries = await work.apply(db)
+            inline.write(db, entries)
             self._hook("vectors")
             return entries
 
-        entries = await self.database.write(write, prepare=work.prepare, on_committed=vectors.on_committed)
+        entries = await self._commit_with_room(work.user_id, write, work.prepare, inline.on_committed)
         self._hook("committed")
         return entries
+
+    async def _commit_with_room(
+        self,
+        principal: Principal,
+        work: Work[T],
+        prepare: Callable[[], None] | None = None,
+        on_committed: Callable[[], None] | None = None,
+    ) -> T:
+        """Commit; on a full disk once more, after the write-ahead log has given back what it took."""
+        commit = partial(self.database.commit, principal, work, prepare=prepare, on_committed=on_committed)
+        try:
+            return await commit()
+        except StoreUnavailable as error:
+            if not await self._make_room(error):
+                raise
+            return await commit()
 
     async def _make_room(self, error: StoreError) -> bool:
         """On a full disk, move the write-ahead log into the file, which gives back what it took; True when it did."""
@@ -90,12 +104,7 @@ class SqliteLog(SqlLog[SqliteDatabase]):
     ) -> ErasureScan:
         """See LogStore. Skips unknown keys; what other processes hold of the write-ahead log is `deferred`."""
         work = SqliteErasure(scope, keys, operation_id, erased_at, self._hook, seen_seq, pruned)
-        try:
-            await self.database.commit(scope, work.apply)
-        except StoreUnavailable as error:
-            if not await self._make_room(error):
-                raise
-            await self.database.commit(scope, work.apply)
+        await self._commit_with_room(scope, work.apply)
         self._hook("erased")
         deferred = (*await self._rewrite_after_erasure(), *await self._empty_log_after_erasure())
         self._hook("emptied")

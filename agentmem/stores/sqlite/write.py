@@ -13,12 +13,13 @@ from agentmem.core.records import Turn
 from agentmem.core.telemetry import WARNING, log_event
 from agentmem.errors import LeaseLost
 from agentmem.stores.admin import JournalCounters
+from agentmem.stores.protocols import InlineVectors
 from agentmem.stores.sql.write import LEASE_LOST, LockedReadSet, SqlWrite
 from agentmem.stores.sqlite import graph
 from agentmem.stores.sqlite.connection import SqliteConnection
 from agentmem.stores.sqlite.database import SqliteDatabase
 from agentmem.stores.sqlite.vectors import SqliteVectors
-from agentmem.stores.write_plan import CurrentVersion, InlineVectors, ReadSet, WritePlan
+from agentmem.stores.write_plan import CurrentVersion, ReadSet, WritePlan
 from agentmem.text.templates import load_templates
 
 STEPS = ("checked", "journal", "records", "words", "graph", "audit", "vectors", "committed")
