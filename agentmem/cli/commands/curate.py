@@ -9,7 +9,7 @@ import click
 
 from agentmem.cli.context import CliContext, memory_options
 from agentmem.cli.render import dim, pluralize, render_operation, render_record, to_one_line
-from agentmem.cli.verbs import VerbGroup
+from agentmem.cli.verbs import EXAMPLE_ID, VerbGroup, build_command
 
 if TYPE_CHECKING:
     from agentmem.core.record import PromotionTarget
@@ -17,45 +17,6 @@ if TYPE_CHECKING:
 
 PROMOTION_TARGETS = ("long", "global")
 DocumentAndLines = tuple[Any, list[str]]
-
-
-@click.command("queue", short_help="List what is about to be forgotten.")
-@click.option("--limit", type=click.IntRange(min=1), default=10, show_default=True, help="How many at most.")
-@memory_options()
-def queue_command(cli: CliContext, *, limit: int) -> None:
-    """List short-lived facts that are about to be forgotten, most pressing first.
-
-    \b
-    Examples:
-      agentmem curate queue --limit 5
-    """
-    _run(cli, lambda memory: _list_queue(memory, limit))
-
-
-@click.command("touch", short_help="Count a use of a fact.")
-@click.argument("fact_id", metavar="ID")
-@click.option("--boost", type=click.FloatRange(0, 1), default=0.0, help="What is added to its strength.")
-@memory_options()
-def touch_command(cli: CliContext, *, fact_id: str, boost: float) -> None:
-    """Count a use of the fact ID, and show its score before and after.
-
-    \b
-    Examples:
-      agentmem curate touch 0197a6e2-8f10-7c3a-9d5e-2b1f0c4d6e8a --boost 0.1
-    """
-    _run(cli, lambda memory: _touch(memory, fact_id, boost))
-
-
-@click.command("clusters", short_help="List facts that may say the same.")
-@memory_options()
-def clusters_command(cli: CliContext) -> None:
-    """List facts that may say the same, in clusters.
-
-    \b
-    Examples:
-      agentmem curate clusters --json
-    """
-    _run(cli, _list_clusters)
 
 
 @click.command("merge", short_help="Make one fact of several.")
@@ -97,22 +58,12 @@ def promote_command(cli: CliContext, *, fact_id: str | None, to: PromotionTarget
         _run(cli, lambda memory: _promote(memory, fact_id, to, reason))
 
 
-@click.command("gc", short_help="Archive what faded.")
-@click.option("--dry-run", is_flag=True, help="Only say what would be done.")
-@memory_options()
-def gc_command(cli: CliContext, *, dry_run: bool) -> None:
-    """Archive short-lived facts that faded below the threshold.
-
-    \b
-    Examples:
-      agentmem curate gc --dry-run
-    """
-    _run(cli, lambda memory: _run_job(memory, "gc", dry_run))
-
-
 def _run(cli: CliContext, work: Callable[[AsyncAgentMemory], Awaitable[DocumentAndLines]]) -> None:
-    document, lines = cli.run_for_user(work)
-    cli.show(document, "\n".join(lines))
+    _show(cli, cli.run_for_user(work))
+
+
+def _show(cli: CliContext, found: DocumentAndLines) -> None:
+    cli.show(found[0], "\n".join(found[1]))
 
 
 async def _list_queue(memory: AsyncAgentMemory, limit: int) -> DocumentAndLines:
@@ -163,7 +114,48 @@ async def _run_job(memory: AsyncAgentMemory, job: str, dry_run: bool) -> Documen
 
 curate_group = VerbGroup(
     "curate",
-    (queue_command, touch_command, clusters_command, merge_command, promote_command, gc_command),
+    (
+        build_command(
+            "queue",
+            "List what is about to be forgotten.",
+            "List short-lived facts that are about to be forgotten, most pressing first.",
+            "curate queue --limit 5",
+            _list_queue,
+            _show,
+            click.option(
+                "--limit", type=click.IntRange(min=1), default=10, show_default=True, help="How many at most."
+            ),
+        ),
+        build_command(
+            "touch",
+            "Count a use of a fact.",
+            "Count a use of the fact ID, and show its score before and after.",
+            f"curate touch {EXAMPLE_ID} --boost 0.1",
+            _touch,
+            _show,
+            click.argument("fact_id", metavar="ID"),
+            click.option("--boost", type=click.FloatRange(0, 1), default=0.0, help="What is added to its strength."),
+        ),
+        build_command(
+            "clusters",
+            "List facts that may say the same.",
+            "List facts that may say the same, in clusters.",
+            "curate clusters --json",
+            _list_clusters,
+            _show,
+        ),
+        merge_command,
+        promote_command,
+        build_command(
+            "gc",
+            "Archive what faded.",
+            "Archive short-lived facts that faded below the threshold.",
+            "curate gc --dry-run",
+            lambda memory, dry_run: _run_job(memory, "gc", dry_run),
+            _show,
+            click.option("--dry-run", is_flag=True, help="Only say what would be done."),
+        ),
+    ),
     summary="Review and merge facts.",
     text="Look after memories that fade, and those that stay.",
 )

@@ -38,20 +38,6 @@ def list_procedures_command(cli: CliContext, *, status: ProcedureStatus | None) 
     cli.show_list(found, lambda procedure: "\n".join(_render_procedure(procedure)), "no procedures")
 
 
-@click.command("stage", short_help="Propose an instruction.")
-@click.argument("text", metavar="TEXT")
-@click.option("--trigger", default="", metavar="TEXT", help="When it applies. [default: always]")
-@memory_options()
-def stage_procedure_command(cli: CliContext, *, text: str, trigger: str) -> None:
-    """Propose the instruction TEXT; it waits until it is accepted.
-
-    \b
-    Examples:
-      agentmem procedures stage "Always answer in French" --trigger "when I write in French"
-    """
-    _show_changed(cli, cli.run_for_user(lambda memory: memory.procedural.stage_candidate(text, trigger=trigger)))
-
-
 def _show_changed(cli: CliContext, procedure: Procedure) -> None:
     cli.show(procedure, "\n".join([*_render_procedure(procedure), render_operation(procedure.operation_id)]))
 
@@ -111,7 +97,16 @@ procedures_group = VerbGroup(
     "procedures",
     (
         list_procedures_command,
-        stage_procedure_command,
+        build_command(
+            "stage",
+            "Propose an instruction.",
+            "Propose the instruction TEXT; it waits until it is accepted.",
+            'procedures stage "Always answer in French" --trigger "when I write in French"',
+            lambda memory, text, trigger: memory.procedural.stage_candidate(text, trigger=trigger),
+            _show_changed,
+            click.argument("text", metavar="TEXT"),
+            click.option("--trigger", default="", metavar="TEXT", help="When it applies. [default: always]"),
+        ),
         build_command(
             "accept",
             "Put a candidate in force.",

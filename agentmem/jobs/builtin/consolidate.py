@@ -181,22 +181,17 @@ async def _write_reviews(
 
 def _build_review(user_id: str, fact: Fact, reason: StaleReason) -> Review:
     fields = {name: getattr(fact, name) for name in COPIED_FIELDS if getattr(fact, name) not in ("", None)}
+    rested_on = f"{reason.premise.claim!r}, which no longer holds." if reason.premise else "what was erased or undone."
     return build_record(
         Review,
         id=derive_id(user_id, "stale", fact.id, reason.premise.id if reason.premise else ""),
         channel=fact.channel,
         about="doubtful",
-        question=f"Does it still hold that {fact.claim!r}? It rested on {_describe_premise(reason)}",
+        question=f"Does it still hold that {fact.claim!r}? It rested on {rested_on}",
         proposed={"claim": fact.claim, **fields},
         record_ids=(fact.id, reason.premise.id) if reason.premise else (fact.id,),
         source_turn_ids=fact.source_turn_ids,
     )
-
-
-def _describe_premise(reason: StaleReason) -> str:
-    if reason.premise is None:
-        return "what was erased or undone."
-    return f"{reason.premise.claim!r}, which no longer holds."
 
 
 async def run(engine: Engine, scope: Scope, options: JobOptions) -> JobReport:
@@ -225,9 +220,7 @@ async def run(engine: Engine, scope: Scope, options: JobOptions) -> JobReport:
     if not options.dry_run:
         await request_stale_reviews(engine, scope, report)
     report.set_usage(spending)
-    report.pending = len(
-        find_pending_conversations(await engine.read_columns(scope), await read_dead_letter_seqs(engine, NAME, scope))
-    )
+    report.pending = len(await work.find_pending())
     report.seconds = watch.milliseconds() / 1000
     log_event(
         INFO if report.conversations else DEBUG,
@@ -282,7 +275,7 @@ class _ConsolidateRun:
         """Conversation by conversation, until enough of them needed work or none is left."""
         worked = 0
         while worked < self.options.limit:
-            waiting = [each for each in await self._find_pending() if not self._is_done(each)]
+            waiting = [each for each in await self.find_pending() if not self._is_done(each)]
             if not waiting:
                 return
             self.options.progress(NAME, len(self.visited), len(self.visited) + len(waiting))
@@ -295,7 +288,8 @@ class _ConsolidateRun:
         gets_on = self.options.limit == ALL_CONVERSATIONS and before is not None and len(pending.ordinals) < before
         return before is not None and not gets_on
 
-    async def _find_pending(self) -> list[PendingConversation]:
+    async def find_pending(self) -> list[PendingConversation]:
+        """The conversations with turns to read, but for those that were parked."""
         return find_pending_conversations(
             await self.engine.read_columns(self.scope), await read_dead_letter_seqs(self.engine, NAME, self.scope)
         )
@@ -310,16 +304,17 @@ class _ConsolidateRun:
             self.engine, channel_scope(self.scope.user_id, pending.channel, pending.conversation_id)
         )
         name = f"conversation {pending.conversation_id!r}"
+        lease_name = f"{NAME}:{context.scope.user_id}:{context.scope.channel}:{context.scope.conversation_id}"
         try:
             async with (
-                hold_lease(self.engine, _lease_name(context.scope), name) as fence,
+                hold_lease(self.engine, lease_name, name) as fence,
                 publish_lock(self.engine, context.scope),
             ):
                 leased = _LeasedConversation(context, fence)
                 # Who had it before may have read some of it since we looked.
                 left = [
                     each
-                    for each in await self._find_pending()
+                    for each in await self.find_pending()
                     if self._conversation_key(each) == self._conversation_key(pending)
                 ]
                 if not left:
@@ -420,9 +415,8 @@ class _ConsolidateRun:
         return await extract(window, self.llm, self.profile)
 
     async def _find_known_facts(self, retriever: CandidateRetriever, turns: Sequence[Turn]) -> tuple[Fact, ...]:
-        found = await (
-            retriever.find_facts_by_source(RULES_SOURCE) if self.llm is None else retriever.find_known(turns)
-        )
+        by_rules = self.llm is None
+        found = await (retriever.find_facts_by_source(RULES_SOURCE) if by_rules else retriever.find_known(turns))
         return tuple(fact for fact in found if fact.certainty != DOUBTFUL)
 
     async def _mark_skipped(self, leased: _LeasedConversation, turns: Sequence[Turn], *, last: bool = True) -> None:
@@ -468,10 +462,6 @@ class _ConsolidateRun:
     async def _read_turns(self, ordinals: Sequence[int]) -> list[Turn]:
         found = await self.engine.log.read_by_ordinal(list(ordinals), self.scope) if ordinals else []
         return [record for record in found if isinstance(record, Turn)]
-
-
-def _lease_name(scope: Scope) -> str:
-    return f"{NAME}:{scope.user_id}:{scope.channel}:{scope.conversation_id}"
 
 
 def _agent_of(turns: Sequence[Turn]) -> str | None:

@@ -32,8 +32,6 @@ from agentmem.stores.values import Where
 from agentmem.text.chunking import chunk_text
 from agentmem.text.tokenizer import tokenize
 
-TOOL_PAGE_SIZE = 500
-
 NAME = "patterns"
 PAGE_SIZE = 500
 MAX_TASK_TURNS = 10  # among which the task is looked for
@@ -78,8 +76,7 @@ async def update_tool_counts(engine: Engine, scope: Scope, report: JobReport, fe
     Where calls were erased, forgotten or taken back since, all are counted anew.
     """
     columns = await engine.read_columns(scope)
-    mask = (columns.kind == columns.kinds.find_code("ToolInvocation")) & (columns.superseded_at == MAX_TIME)
-    mask &= columns.statuses.mask_for(("active",))[columns.status]
+    mask = _current_mask(columns, "ToolInvocation")
     tools = await _read_tools(engine, scope)
     counted = max((tool.counted for tool in tools.values()), default=0)
     anew = sum(tool.usage_count for tool in tools.values()) != int((mask & (columns.seqs <= counted)).sum())
@@ -87,7 +84,8 @@ async def update_tool_counts(engine: Engine, scope: Scope, report: JobReport, fe
     if not anew and not len(ordinals):
         return
     more = await _sum_calls(engine, scope, ordinals)
-    base = {name: _reset_counts(tool) if anew else tool for name, tool in tools.items()}
+    nothing = {"usage_count": 0, "success_count": 0, "latency_ms_sum": 0.0, "timed_count": 0, "avg_latency_ms": None}
+    base = {name: tool.model_copy(update=nothing) if anew else tool for name, tool in tools.items()}
     fresh = {name: each.apply_to(base.get(name, each.tool), columns.seq) for name, each in more.items()}
     fresh |= {name: tool for name, tool in base.items() if name not in fresh and tool != tools[name]}
     by_channel: dict[str, list[Tool]] = {}
@@ -103,7 +101,7 @@ async def _read_tools(engine: Engine, scope: Scope) -> dict[str, Tool]:
     """All tools of the user, by id."""
     found: dict[str, Tool] = {}
     read = 0
-    while page := await engine.log.find(scope, Where(kinds=("Tool",)), limit=TOOL_PAGE_SIZE, offset=read):
+    while page := await engine.log.find(scope, Where(kinds=("Tool",)), limit=PAGE_SIZE, offset=read):
         found |= {record.id: record for record in page if isinstance(record, Tool)}
         read += len(page)
     return found
@@ -112,20 +110,15 @@ async def _read_tools(engine: Engine, scope: Scope) -> dict[str, Tool]:
 async def _sum_calls(engine: Engine, scope: Scope, ordinals: Ints) -> dict[str, _ToolUsageDelta]:
     """What these calls add, by the id of their tool."""
     found: dict[str, _ToolUsageDelta] = {}
-    for start in range(0, len(ordinals), TOOL_PAGE_SIZE):
+    for start in range(0, len(ordinals), PAGE_SIZE):
         for call in await engine.log.read_by_ordinal(
-            [int(ordinal) for ordinal in ordinals[start : start + TOOL_PAGE_SIZE]], scope
+            [int(ordinal) for ordinal in ordinals[start : start + PAGE_SIZE]], scope
         ):
             if isinstance(call, ToolInvocation):
                 if call.tool_id not in found:
                     found[call.tool_id] = _ToolUsageDelta(build_tool(call.tool_name, call.channel))
                 found[call.tool_id].add(call)
     return found
-
-
-def _reset_counts(tool: Tool) -> Tool:
-    nothing = {"usage_count": 0, "success_count": 0, "latency_ms_sum": 0.0, "timed_count": 0, "avg_latency_ms": None}
-    return tool.model_copy(update=nothing)
 
 
 async def _write_tools(

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from datetime import datetime
 from typing import Any
 
 from agentmem.beliefs.slots import USER_SUBJECT, find_slot
@@ -103,7 +102,7 @@ class _PromoteRun(LeasedRun):
         """Promote a fact as far as it deserves, and note when it is due next."""
         settings = self.engine.settings
         lasting, everywhere = (
-            self._is_reached(since(fact, usage, settings))
+            (moment := since(fact, usage, settings)) is not None and moment <= self.now
             for since in (promotable_to_long_since, promotable_to_global_since)
         )
         may_spread = not everywhere or await may_flow(self.engine, self.scope, fact)
@@ -141,9 +140,6 @@ class _PromoteRun(LeasedRun):
         await self.engine.job_queue.set_due_dates(
             self.scope, [DueDate(*fact.key, due.due_at, due.due_for, due.review_priority)]
         )
-
-    def _is_reached(self, since: datetime | None) -> bool:
-        return since is not None and since <= self.now
 
     async def _was_undone(self, fact: Fact) -> bool:
         """Whether the fact was promoted before, and is not any more."""
