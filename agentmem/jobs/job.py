@@ -11,21 +11,26 @@ import pkgutil
 import sys
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Literal, TypeVar
 
 from agentmem.core.plain_values import describe_value
+from agentmem.core.record import Record
 from agentmem.core.scope import Operator, Scope, channel_scope
 from agentmem.core.telemetry import ProgressCallback, no_progress
 from agentmem.errors import InvalidRecord
 from agentmem.jobs import builtin
 from agentmem.memory.context import MemoryContext
 from agentmem.models.structured_llm import Budget, LLMUsage
+from agentmem.stores.values import Where
 
 if TYPE_CHECKING:
     from agentmem.engine.engine import Engine
     from agentmem.jobs.reread import Reread
 
 
+R = TypeVar("R", bound=Record)
+
+PAGE_SIZE = 1000
 DEFAULT_LIMIT = 10  # conversations of one run
 ALL_CONVERSATIONS = sys.maxsize
 
@@ -139,6 +144,16 @@ def select_jobs(job: str | None) -> dict[str, Job]:
     if job not in jobs:
         raise InvalidRecord(f"job must be one of {', '.join(jobs)}, got {describe_value(job)}", field="job")
     return {job: jobs[job]}
+
+
+async def read_all(engine: Engine, scope: Scope, kind: type[R]) -> list[R]:
+    """The records of this kind that the user has, in every channel."""
+    found: list[R] = []
+    where, read = Where(kinds=(kind.__name__,)), 0
+    while page := await engine.log.find(scope, where, limit=PAGE_SIZE, offset=read):
+        found += [record for record in page if isinstance(record, kind)]
+        read += len(page)
+    return found
 
 
 def context_for(engine: Engine, scope: Scope, channel: str) -> MemoryContext:

@@ -13,13 +13,12 @@ from agentmem.core.records import Fact, Gloss
 from agentmem.core.scope import Scope, channel_scope
 from agentmem.engine.engine import Engine
 from agentmem.errors import Conflict, InvalidRecord, NotFound
+from agentmem.jobs.job import read_all
 from agentmem.memory.context import MemoryContext
 from agentmem.memory.history import History, strip_log_fields
-from agentmem.stores.values import Where
 
 OPERATION = "consolidate"
 RULES = "rules"
-PAGE_SIZE = 1000
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,11 +48,7 @@ def build_reread(*, reread: bool, by: str = "", since: datetime | None = None) -
 
 async def find_rereadable(engine: Engine, scope: Scope, reread: Reread, current: str) -> list[Gloss]:
     """The glosses of the turns that are to be read again, those written last first."""
-    found: list[Gloss] = []
-    where, read = Where(kinds=("Gloss",)), 0
-    while page := await engine.log.find(scope, where, limit=PAGE_SIZE, offset=read):
-        found += [record for record in page if isinstance(record, Gloss) and reread.takes(record, current)]
-        read += len(page)
+    found = [gloss for gloss in await read_all(engine, scope, Gloss) if reread.takes(gloss, current)]
     return sorted(found, key=lambda gloss: -gloss.seq)
 
 

@@ -61,7 +61,6 @@ def chunk_text(text: str, *, include_sentences: bool = True) -> list[Chunk]:
 
 
 def _split_sentences(text: str) -> list[tuple[int, int]]:
-    """The spans of the sentences."""
     blocks = find_trailing_blocks(text)
     body = (0, blocks[0][0] if blocks else len(text))
     sentences = chain(_split_at_sentence_ends(text, *body), blocks)

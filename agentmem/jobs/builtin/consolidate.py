@@ -34,7 +34,7 @@ from agentmem.extraction.reconciler import RULES_SOURCE, Reconciler
 from agentmem.extraction.wall_clock import restore_moments, to_wall_window
 from agentmem.extraction.windows import is_substantive, split_into_windows
 from agentmem.jobs.due_records import read_dead_letter_seqs, record_failures
-from agentmem.jobs.job import ALL_CONVERSATIONS, Job, JobOptions, JobReport
+from agentmem.jobs.job import ALL_CONVERSATIONS, Job, JobOptions, JobReport, read_all
 from agentmem.jobs.reread import Reread, find_rereadable, release_turns
 from agentmem.jobs.runner import hold_lease, publish_lock
 from agentmem.memory.context import MemoryContext
@@ -42,11 +42,9 @@ from agentmem.memory.evidence import record_confirmation
 from agentmem.memory.premises import read_grounds
 from agentmem.memory.user_zone import read_local_time
 from agentmem.models.structured_llm import Budget
-from agentmem.stores.values import Where
 
 MAX_CONTEXT_TURNS = 6  # turns before
 
-PAGE_SIZE = 1000
 COPIED_FIELDS = ("confidence", "certainty", "source", "subject", "temporal_context", "memory_type", "trust")
 
 NAME = "consolidate"
@@ -126,7 +124,7 @@ async def request_stale_reviews(engine: Engine, scope: Scope, report: JobReport)
 
     Accepted, the fact stands without its premises; rejected, it stays stale and is not asked about again.
     """
-    facts = await _read_facts(engine, scope)
+    facts = {fact.id: fact for fact in await read_all(engine, scope, Fact)}
     if not any(fact.depends_on for fact in facts.values()):
         return
     now = await engine.now(scope)
@@ -146,16 +144,6 @@ async def request_stale_reviews(engine: Engine, scope: Scope, report: JobReport)
             continue
         if entry is not None:
             report.add_counts(review=len(entry.upserts))
-
-
-async def _read_facts(engine: Engine, scope: Scope) -> dict[str, Fact]:
-    """All facts of the user, in every channel."""
-    found: dict[str, Fact] = {}
-    where, read = Where(kinds=("Fact",)), 0
-    while page := await engine.log.find(scope, where, limit=PAGE_SIZE, offset=read):
-        found |= {record.id: record for record in page if isinstance(record, Fact)}
-        read += len(page)
-    return found
 
 
 async def _write_reviews(

@@ -21,14 +21,13 @@ from agentmem.engine.engine import Engine
 from agentmem.errors import Conflict, InvalidRecord, NotFound
 from agentmem.extraction.windows import is_substantive
 from agentmem.jobs.due_records import read_dead_letter_seqs, record_failure
-from agentmem.jobs.job import Job, JobReport
+from agentmem.jobs.job import Job, JobReport, read_all
 from agentmem.jobs.runner import LeasedRun, build_leased_run
 from agentmem.memory.context import MemoryContext
 from agentmem.memory.procedural.attempts import list_tool_sequence
 from agentmem.memory.procedural.memory import ProceduralMemory
 from agentmem.memory.procedural.strategies import record_outcome, strategy_hash
 from agentmem.memory.procedural.tools import build_tool
-from agentmem.stores.values import Where
 from agentmem.text.chunking import chunk_text
 from agentmem.text.tokenizer import tokenize
 
@@ -77,7 +76,7 @@ async def update_tool_counts(engine: Engine, scope: Scope, report: JobReport, fe
     """
     columns = await engine.read_columns(scope)
     mask = _current_mask(columns, "ToolInvocation")
-    tools = await _read_tools(engine, scope)
+    tools = {tool.id: tool for tool in await read_all(engine, scope, Tool)}
     counted = max((tool.counted for tool in tools.values()), default=0)
     anew = sum(tool.usage_count for tool in tools.values()) != int((mask & (columns.seqs <= counted)).sum())
     ordinals = np.flatnonzero(mask if anew else mask & (columns.seqs > counted))
@@ -95,16 +94,6 @@ async def update_tool_counts(engine: Engine, scope: Scope, report: JobReport, fe
     for channel, some in by_channel.items():
         await _write_tools(engine, scope, channel, some, tools, fence)
         report.add_counts(tools=len(some))
-
-
-async def _read_tools(engine: Engine, scope: Scope) -> dict[str, Tool]:
-    """All tools of the user, by id."""
-    found: dict[str, Tool] = {}
-    read = 0
-    while page := await engine.log.find(scope, Where(kinds=("Tool",)), limit=PAGE_SIZE, offset=read):
-        found |= {record.id: record for record in page if isinstance(record, Tool)}
-        read += len(page)
-    return found
 
 
 async def _sum_calls(engine: Engine, scope: Scope, ordinals: Ints) -> dict[str, _ToolUsageDelta]:
