@@ -11,10 +11,12 @@ import pkgutil
 import sys
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
+from datetime import datetime
 from typing import TYPE_CHECKING, Literal, TypeVar
 
 from agentmem.core.plain_values import describe_value
 from agentmem.core.record import Record
+from agentmem.core.records import Gloss
 from agentmem.core.scope import Operator, Scope, channel_scope
 from agentmem.core.telemetry import ProgressCallback, no_progress
 from agentmem.errors import InvalidRecord
@@ -25,14 +27,32 @@ from agentmem.stores.values import Where
 
 if TYPE_CHECKING:
     from agentmem.engine.engine import Engine
-    from agentmem.jobs.reread import Reread
 
 
 R = TypeVar("R", bound=Record)
 
 PAGE_SIZE = 1000
+RULES = "rules"
 DEFAULT_LIMIT = 10  # conversations of one run
 ALL_CONVERSATIONS = sys.maxsize
+
+
+@dataclass(frozen=True, slots=True)
+class Reread:
+    """Which turns are read again: those read `by` a model or a vendor, on this moment or later. Without a name those
+    that only rules read.
+    """
+
+    by: str = ""
+    since: datetime | None = None
+
+    def takes(self, gloss: Gloss, current: str) -> bool:
+        """Whether the turn of a gloss is to be read again by the reader that is `current`."""
+        reader = gloss.extractor.rpartition("/")[0] or gloss.extractor
+        wanted = self.by or RULES
+        is_meant = wanted in (reader, gloss.extractor) or reader.startswith(f"{wanted}:")
+        is_late = self.since is None or (gloss.recorded_at is not None and gloss.recorded_at >= self.since)
+        return is_meant and is_late and gloss.superseded_at is None and gloss.extractor != current
 
 
 @dataclass(frozen=True, slots=True)

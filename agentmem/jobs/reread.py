@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from datetime import datetime
 
 from agentmem.core.changes import Change, WriteAttempt
@@ -13,30 +12,11 @@ from agentmem.core.records import Fact, Gloss
 from agentmem.core.scope import Scope, channel_scope
 from agentmem.engine.engine import Engine
 from agentmem.errors import Conflict, InvalidRecord, NotFound
-from agentmem.jobs.job import read_all
+from agentmem.jobs.job import Reread, read_all
 from agentmem.memory.context import MemoryContext
 from agentmem.memory.history import History, strip_log_fields
 
 OPERATION = "consolidate"
-RULES = "rules"
-
-
-@dataclass(frozen=True, slots=True)
-class Reread:
-    """Which turns are read again: those read `by` a model or a vendor, on this moment or later. Without a name those
-    that only rules read.
-    """
-
-    by: str = ""
-    since: datetime | None = None
-
-    def takes(self, gloss: Gloss, current: str) -> bool:
-        """Whether the turn of a gloss is to be read again by the reader that is `current`."""
-        reader = gloss.extractor.rpartition("/")[0] or gloss.extractor
-        wanted = self.by or RULES
-        is_meant = wanted in (reader, gloss.extractor) or reader.startswith(f"{wanted}:")
-        is_late = self.since is None or (gloss.recorded_at is not None and gloss.recorded_at >= self.since)
-        return is_meant and is_late and gloss.superseded_at is None and gloss.extractor != current
 
 
 def build_reread(*, reread: bool, by: str = "", since: datetime | None = None) -> Reread | None:

@@ -34,8 +34,8 @@ from agentmem.extraction.reconciler import RULES_SOURCE, Reconciler
 from agentmem.extraction.wall_clock import restore_moments, to_wall_window
 from agentmem.extraction.windows import is_substantive, split_into_windows
 from agentmem.jobs.due_records import read_dead_letter_seqs, record_failures
-from agentmem.jobs.job import ALL_CONVERSATIONS, Job, JobOptions, JobReport, read_all
-from agentmem.jobs.reread import Reread, find_rereadable, release_turns
+from agentmem.jobs.job import ALL_CONVERSATIONS, Job, JobOptions, JobReport, Reread, read_all
+from agentmem.jobs.reread import find_rereadable, release_turns
 from agentmem.jobs.runner import hold_lease, publish_lock
 from agentmem.memory.context import MemoryContext
 from agentmem.memory.evidence import record_confirmation
