@@ -227,12 +227,25 @@ BROKEN: dict[str, tuple[str, Callable[[list[str]], list[str]]]] = {
 }
 
 
+@pytest.fixture(scope="module")
+def good_file(tmp_path_factory: pytest.TempPathFactory) -> list[str]:
+    """The lines of an export."""
+
+    async def make() -> list[str]:
+        async with opened(tmp_path_factory.mktemp("exported") / "home") as memory:
+            await some_history(memory)
+            return await exported(memory.engine, memory.scope)
+
+    return asyncio.run(make())
+
+
 @pytest.mark.parametrize("what", BROKEN)
-async def test_a_bad_file_is_refused_with_line_and_field_and_nothing_is_written(home: Path, what: str) -> None:
+async def test_a_bad_file_is_refused_with_line_and_field_and_nothing_is_written(
+    home: Path, good_file: list[str], what: str
+) -> None:
     field, spoil = BROKEN[what]
     async with opened(home) as memory:
-        await some_history(memory)
-        lines = spoil(await exported(memory.engine, memory.scope))
+        lines = spoil(list(good_file))
         with pytest.raises(InvalidRecord) as caught:
             await import_user(memory.engine, Scope("bob"), lines)
         assert str(caught.value).startswith("line ") or "the file" in str(caught.value)
