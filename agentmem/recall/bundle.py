@@ -178,27 +178,21 @@ class DeliveredRecords:
     """What goes into a bundle: records by kind and the ranking over all kinds with its scores, best first."""
 
     records_by_kind: Mapping[str, Sequence[Record]]
-    items: Sequence[Record]
-    scores: Sequence[float]
+    items: Mapping[Key, Record]
+    scores: Mapping[Key, float]
     thread_leads: tuple[ThreadLead, ...]
     user_context: Mapping[str, Any]
     standings: Standings = field(default_factory=Standings)
 
-    def records(self) -> list[Record]:
-        """Everything delivered, each record once."""
-        every = (record for kind in self.records_by_kind.values() for record in kind if _is_listed_by_kind(record))
-        return list({record.key: record for record in (*every, *self.items)}.values())
-
-    def keys(self) -> tuple[Key, ...]:
-        """The keys of everything delivered, each once."""
-        return tuple(record.key for record in self.records())
-
-    def item_scores(self) -> dict[Key, float]:
-        """The keys and scores of the ranking over all kinds, best first."""
-        return {record.key: score for record, score in zip(self.items, self.scores, strict=True)}
+    def records(self) -> dict[Key, Record]:
+        """Everything delivered; of goals that are completed or abandoned only those among the items."""
+        listed = {**self.records_by_kind, Goal.__name__: self._open_goals()}
+        records = {(kind, record.id): record for kind, each in listed.items() for record in each}
+        return {**records, **self.items}
 
     def to_bundle(self, receipt: Receipt) -> MemoryBundle:
         """The bundle, with what the receipt knows of each item."""
+        pool = receipt.pool
         return MemoryBundle(
             query=receipt.request.query,
             turns=self._select_type(Turn),
@@ -206,13 +200,15 @@ class DeliveredRecords:
             entities=self._select_type(Entity),
             strategies=tuple(self.records_by_kind.get("Strategy", ())),
             procedures=tuple(self.records_by_kind.get("Procedure", ())),
-            goals=tuple(goal for goal in self._select_type(Goal) if _is_listed_by_kind(goal)),
+            goals=self._open_goals(),
             user_context=self.user_context,
             thread_leads=self.thread_leads,
             notices=(*receipt.notices, *_unknown_notices(self.records_by_kind.get("Fact", ()))),
             items=tuple(
-                ScoredRecord(score, receipt.pool.explain(record.key), record, self.standings.find(record, receipt.at))
-                for record, score in zip(self.items, self.scores, strict=True)
+                [
+                    ScoredRecord(self.scores[key], pool.explain(key), record, self.standings.find(record, receipt.at))
+                    for key, record in self.items.items()
+                ]
             ),
             receipt=receipt,
             relevant=receipt.relevant,
@@ -220,15 +216,13 @@ class DeliveredRecords:
         )
 
     def _select_type(self, cls: type[R]) -> tuple[R, ...]:
-        return tuple(record for record in self.records_by_kind.get(cls.__name__, ()) if isinstance(record, cls))
+        return tuple([record for record in self.records_by_kind.get(cls.__name__, ()) if isinstance(record, cls)])
+
+    def _open_goals(self) -> tuple[Goal, ...]:
+        return tuple([goal for goal in self._select_type(Goal) if goal.goal_status in ("active", "blocked")])
 
 
 def _unknown_notices(records: Sequence[Record]) -> list[str]:
     """A notice for each delivered fact whose ground is gone, where nothing else is known in its place."""
     unsure = find_unreplaced_stale(records)
     return [render_record(fact, is_unknown=True).removeprefix("- ") for fact in records if fact.id in unsure]
-
-
-def _is_listed_by_kind(record: Record) -> bool:
-    """Whether a record is given by its kind: all but goals completed or abandoned, which only `items` hold."""
-    return not isinstance(record, Goal) or record.goal_status in ("active", "blocked")

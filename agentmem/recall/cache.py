@@ -203,7 +203,9 @@ class UserCache:
 
     def cosines_for(self, embedder_id: str) -> NeighborCosines:
         """Of one embedder."""
-        return self.cosines.setdefault(embedder_id, NeighborCosines())
+        if embedder_id not in self.cosines:
+            self.cosines[embedder_id] = NeighborCosines()
+        return self.cosines[embedder_id]
 
     def token_sample_for(self, embedder_id: str) -> TokenSample:
         """Of one embedder."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 
@@ -79,7 +79,8 @@ class RecallMetrics:
         self.recalls += 1
         self.irrelevant += relevant is False
         for line in trace:
-            one = self.techniques.setdefault(line.technique, TechniqueMetrics())
+            if (one := self.techniques.get(line.technique)) is None:
+                one = self.techniques[line.technique] = TechniqueMetrics()
             one.calls += 1
             one.failures += bool(line.error)
             one.timeouts += line.late
@@ -135,10 +136,9 @@ async def run_techniques(
     longest, since they wait for a model, begin first.
     """
     longest_first = sorted(techniques, key=lambda technique: -technique.options.deadline)
-    runs = await asyncio.gather(
-        *(_run_one(technique, query, context, clock, recall_deadline) for technique in longest_first)
-    )
-    done = {technique.name: run for technique, run in zip(longest_first, runs, strict=True)}
+    runs = [_run_one(technique, query, context, clock, recall_deadline) for technique in longest_first]
+    names = [technique.name for technique in longest_first]
+    done = dict(zip(names, await asyncio.gather(*runs), strict=True))
     lists: dict[str, ScoreList] = {}
     trace, failures = [], []
     for technique in techniques:
@@ -149,10 +149,12 @@ async def run_techniques(
             said = describe_failure(hits, technique.options.deadline, recall_deadline)
             trace.append(TraceLine(technique.name, milliseconds, {}, said, late, note))
             continue
-        own = {_unique_name(name, technique.name, lists): ranked for name, ranked in hits.items()}
-        scored = {name: int(np.count_nonzero(~np.isnan(ranked.values) & context.mask)) for name, ranked in own.items()}
+        scored = {}
+        for given, ranked in hits.items():
+            name = f"{technique.name}.{given}" if given in lists else given  # two may use the same name for a list
+            scored[name] = int(np.count_nonzero(~np.isnan(ranked.values) & context.mask))
+            lists[name] = ranked
         trace.append(TraceLine(technique.name, milliseconds, scored, note=note))
-        lists |= own
     if failures and len(failures) == len(techniques):
         if isinstance(failures[0], TimeoutError):
             raise StoreUnavailable(f"{techniques[0].name}: {trace[0].error}") from failures[0]
@@ -192,29 +194,18 @@ async def _run_one(
 ) -> tuple[ScoreLists | Exception, float, str]:
     watch, notes = Stopwatch(clock), list[str]()
     hits: ScoreLists | Exception
+    own = technique.options.deadline if recall_deadline is not None else None
     try:
-        hits = await _search_in_time(technique, query, context, recall_deadline, notes.append)
+        async with (
+            asyncio.timeout_at(None if recall_deadline is None else recall_deadline.end_time),
+            asyncio.timeout(own) as limit,
+        ):
+            bound = _DeadlineGuard(context, limit)
+            seen = replace(context, embed=bound.embed, ask=bound.ask, add_trace_note=notes.append)
+            hits = await technique.module.search(query, seen, technique.options)
     except Exception as error:  # noqa: BLE001  whoever put them side by side looks at it
         hits = error
     return hits, watch.milliseconds(), "; ".join(notes)
-
-
-async def _search_in_time(
-    technique: Technique,
-    query: RecallQuery,
-    context: SearchContext,
-    recall_deadline: Deadline | None,
-    add_trace_note: Callable[[str], None],
-) -> ScoreLists:
-    own = technique.options.deadline if recall_deadline is not None else None
-    async with (
-        asyncio.timeout_at(None if recall_deadline is None else recall_deadline.end_time),
-        asyncio.timeout(own) as limit,
-    ):
-        bound = _DeadlineGuard(context, limit)
-        seen = replace(context, embed=bound.embed, ask=bound.ask, add_trace_note=add_trace_note)
-        hits: ScoreLists = await technique.module.search(query, seen, technique.options)
-        return hits
 
 
 class _DeadlineGuard:
@@ -262,8 +253,3 @@ class _DeadlineGuard:
             self._active_calls -= 1
             if not self._active_calls:
                 self._timeout.reschedule(self._end)
-
-
-def _unique_name(name: str, technique: str, taken: dict[str, ScoreList]) -> str:
-    """Two techniques may use the same name for a list."""
-    return f"{technique}.{name}" if name in taken else name

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
@@ -19,6 +19,7 @@ from agentmem.core.ranking import Fusion, ScoreList, add_bonus, fuse, top_k
 from agentmem.core.record import Key, Record
 from agentmem.core.records import Turn
 from agentmem.core.scope import Scope
+from agentmem.engine.engine import Engine
 from agentmem.errors import InvalidRecord
 from agentmem.memory.semantic.belief_digest import BeliefDigest
 from agentmem.memory.semantic.standing import Standings
@@ -53,7 +54,7 @@ from agentmem.recall.scoring import (
     top_per_kind,
 )
 from agentmem.recall.technique import SearchContext
-from agentmem.recall.visibility import PreparedSearch, RecallSource, open_search_context
+from agentmem.recall.visibility import PreparedSearch, open_search_context
 from agentmem.settings.sections import DecayOptions, SynopsisOptions
 from agentmem.text.tokenizer import TokenCounter
 
@@ -95,7 +96,7 @@ class RecallLayer:
 
     def __init__(
         self,
-        source: RecallSource,
+        source: Engine,
         settings: Mapping[str, Mapping[str, Any]] | None = None,
         *,
         profile: str = "default",
@@ -147,13 +148,13 @@ class RecallLayer:
         records = await _read_records(ranking, np.concatenate([*top.values(), NO_ORDINALS]))
         kinds = {kind: _select_present(_put_failed_last(ordinals, records), records) for kind, ordinals in top.items()}
         items = _put_failed_last(items, records)
-        scores = [round(float(selection.item_scores[ordinal]), 4) for ordinal in items if int(ordinal) in records]
+        keys = {ordinal: records[ordinal].key for ordinal in items.tolist() if ordinal in records}
         delivery = DeliveredRecords(
             kinds,
-            _select_present(items, records),
-            scores,
+            {key: records[ordinal] for ordinal, key in keys.items()},
+            {key: round(float(selection.item_scores[ordinal]), 4) for ordinal, key in keys.items()},
             _find_thread_leads(ranking),
-            await self._read_user_context(context),
+            await read_user_context(context, self.synopsis),
             standings,
         )
         receipt = await self._build_receipt(ranking, delivery, watch)
@@ -186,8 +187,7 @@ class RecallLayer:
             _no_sources() if gather_sources is None else gather_sources(options),
         )
         self.metrics.add_recall(ranking.trace, relevant=ranking.relevant)
-        context = ranking.context
-        order = _context_candidates(ranking, max_tokens, options.length_price)
+        context, order = ranking.context, _context_candidates(ranking, max_tokens, options.length_price)
         asked = _find_questions(context, order)
         records = await _read_records(ranking, np.concatenate([order, list(asked.values())]).astype(np.int64))
         standing = await read_standing_instructions(context, options.standing)
@@ -212,9 +212,10 @@ class RecallLayer:
             standings=standings,
         )
         held = {record.key: record for record in records.values()}
-        packed.shown = tuple(held[key] for key in packed.records if key in held)
+        shown = {key: held[key] for key in packed.records if key in held}
+        packed.shown = tuple(shown.values())
         packed.values = _list_told_values(others.beliefs, packed)
-        packed.fitting = await _find_fitting_keys(ranking, packed.shown)
+        packed.fitting = await _find_fitting_keys(ranking, shown)
         return packed
 
     async def why_not(self, receipt: Receipt, record_id: str) -> WhyNot:
@@ -238,20 +239,16 @@ class RecallLayer:
         context = (await self._open_search_context(receipt.request, receipt.scope, (receipt.seq, receipt.at))).context
         ordinals = {key: context.columns.ordinals_by_key.get(key, -1) for key in (*receipt.delivered, *receipt.items)}
         keys = {ordinal: key for key, ordinal in ordinals.items() if ordinal >= 0}
-        read = {ordinals[record.key]: record for record in await context.read(list(keys))}
+        read = await context.read_by_ordinal(list(keys))
         found = {keys[ordinal]: record for ordinal, record in (await annotate_stale(read, context)).items()}
         kinds: dict[str, list[Record]] = {}
         for key in receipt.delivered:
             if key in found:
                 kinds.setdefault(key[0], []).append(found[key])
-        items = [(found[key], score) for key, score in receipt.items.items() if key in found]
-        records, scores = [record for record, _ in items], [score for _, score in items]
-        known = await self._read_user_context(context)
-        delivery = DeliveredRecords(kinds, records, scores, receipt.leads, known, standings)
+        items = {key: found[key] for key in receipt.items if key in found}
+        known = await read_user_context(context, self.synopsis)
+        delivery = DeliveredRecords(kinds, items, receipt.items, receipt.leads, known, standings)
         return delivery.to_bundle(receipt)
-
-    async def _read_user_context(self, context: SearchContext) -> dict[str, Any]:
-        return await read_user_context(context, self.synopsis)
 
     async def _open_search_context(
         self, request: RecallRequest, scope: Scope, replay_at: tuple[int, datetime] | None
@@ -262,8 +259,7 @@ class RecallLayer:
             scope,
             self.cache,
             ask=self.llm.ask,
-            with_tokens=self.options.rerank is not None,
-            min_turns=self.options.ranking.few_turns,
+            options=self.options,
             replay_at=replay_at,
         )
 
@@ -280,7 +276,6 @@ class RecallLayer:
         techniques = self.options.select_techniques(request.techniques)
         whole = None if self.source.is_deterministic else Deadline(self.options.ranking.deadline)
         query, context, embeddings, late = await self._open_search_context(request, scope, replay_at)
-        context = replace(context, technique_options={each.name: each.options for each in self.options.techniques})
         found = await run_techniques(techniques, query, context, self.source.clock, whole)
         fusion, short = await offload_if_large(context.columns.size, self._fuse, found.lists, context, pool)
         trace, said = found.trace, [*notices, *request.notices, *late]
@@ -327,7 +322,7 @@ class RecallLayer:
 
     async def _build_receipt(self, ranking: RankedRecall, delivery: DeliveredRecords, stopwatch: Stopwatch) -> Receipt:
         context, selection, request = ranking.context, ranking.selection, ranking.query.request
-        keys = {record.key: record.channel for record in delivery.records()}
+        records = delivery.records()
         pool = await offload_if_large(
             context.columns.size,
             build_pool,
@@ -349,22 +344,22 @@ class RecallLayer:
             milliseconds=stopwatch.milliseconds(),
             pool=pool,
             relevant=ranking.relevant,
-            trace=count_contributions(ranking.trace, pool, delivery.item_scores(), request.top_k),
-            delivered=delivery.keys(),
-            fitting=await _find_fitting_keys(ranking, delivery.records()),
-            items=delivery.item_scores(),
+            trace=count_contributions(ranking.trace, pool, delivery.scores, request.top_k),
+            delivered=tuple(records),
+            fitting=await _find_fitting_keys(ranking, records),
+            items=delivery.scores,
             leads=delivery.thread_leads,
-            elsewhere={key: channel for key, channel in keys.items() if channel != context.scope.channel},
+            elsewhere={key: each.channel for key, each in records.items() if each.channel != context.scope.channel},
             notices=ranking.notices,
         )
 
 
-async def _find_fitting_keys(ranking: RankedRecall, records: Iterable[Record]) -> tuple[Key, ...]:
+async def _find_fitting_keys(ranking: RankedRecall, records: Mapping[Key, Record]) -> tuple[Key, ...]:
     """The keys of the records among these that fit the query; see `find_fitting`."""
     places = ranking.context.columns.ordinals_by_key
-    given = {places[record.key]: record for record in records if record.key in places}
+    given = {places[key]: record for key, record in records.items() if key in places}
     fits = await find_fitting(ranking.query, ranking.context, ranking.fusion, given)
-    return tuple(record.key for ordinal, record in given.items() if ordinal in fits)
+    return tuple([key for key in records if places.get(key) in fits])
 
 
 def _put_failed_last(ordinals: Ints, records: Mapping[int, Record]) -> Ints:
@@ -407,12 +402,12 @@ async def _no_sources() -> ContextSources:
 async def _read_records(ranking: RankedRecall, ordinals: Ints) -> dict[int, Record]:
     """The records of these ordinals; those already read on the way are not read again."""
     known, context = ranking.selection.records, ranking.context
-    wanted = [ordinal for ordinal in dict.fromkeys(int(ordinal) for ordinal in ordinals) if ordinal not in known]
-    return {**known, **{context.columns.ordinals_by_key[record.key]: record for record in await context.read(wanted)}}
+    wanted = [ordinal for ordinal in dict.fromkeys(ordinals.tolist()) if ordinal not in known]
+    return {**known, **await context.read_by_ordinal(wanted)}
 
 
 def _select_present(ordinals: Ints, records: Mapping[int, Record]) -> list[Record]:
-    return [records[int(ordinal)] for ordinal in ordinals if int(ordinal) in records]
+    return [records[ordinal] for ordinal in ordinals.tolist() if ordinal in records]
 
 
 def _find_thread_leads(ranking: RankedRecall) -> tuple[ThreadLead, ...]:

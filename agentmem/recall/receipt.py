@@ -70,13 +70,20 @@ class Candidate(NamedTuple):
     @property
     def why(self) -> str:
         """What speaks for it and against it, in words: ranks in lists, bonuses, factors other than 1."""
-        parts = [f"{name} #{place.rank}" for name, place in self.lists.items() if place.rank is not None]
-        parts += [f"{name} {place.value:+.2f}" for name, place in self.lists.items() if place.is_bonus and place.value]
-        told = {name: factor for name, factor in self.factors.items() if abs(factor - 1) > 5e-3}
-        due = told.pop("review", 1.0)  # no factor, but a better place
-        parts += [f"{name} x{factor:.2f}" for name, factor in told.items()]
-        parts += [f"raised for review, priority {due - 1:.2f}"] if due > 1 else []
-        return ", ".join(parts)
+        ranks, rest, due = list[str](), list[str](), ""
+        for name, place in self.lists.items():
+            if place.rank is not None:
+                ranks.append(f"{name} #{place.rank}")
+            if place.is_bonus and place.value:
+                rest.append(f"{name} {place.value:+.2f}")
+        for name, factor in self.factors.items():
+            if abs(factor - 1) <= 5e-3:
+                continue
+            if name != "review":
+                rest.append(f"{name} x{factor:.2f}")
+            elif factor > 1:  # no factor, but a better place
+                due = f"raised for review, priority {factor - 1:.2f}"
+        return ", ".join([*ranks, *rest, *([due] if due else [])])
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -106,8 +113,12 @@ class CandidatePool:
         said = zip(
             self.list_names, self.list_ranks[row].tolist(), self.values[row].tolist(), self.is_bonus, strict=True
         )
-        lists = {name: ListScore(rank or None, round(n, 4), added) for name, rank, n, added in said if not isnan(n)}
-        factors = {name: round(float(column[row]), 4) for name, column in self.factors.items()}
+        lists, factors = dict[str, ListScore](), dict[str, float]()
+        for name, rank, n, added in said:
+            if not isnan(n):
+                lists[name] = ListScore(rank or None, round(n, 4), added)
+        for name, column in self.factors.items():
+            factors[name] = round(float(column[row]), 4)
         score, fused = round(float(self.scores[row]), 4), round(float(self.fused[row]), 4)
         return Candidate(*self.keys[row], int(self.ranks[row]), score, fused, lists, factors)
 
@@ -162,27 +173,14 @@ class Receipt:
 
     def as_dict(self) -> dict[str, Any]:
         """The receipt as plain values, ready for JSON."""
-        request = {name: _to_json_value(getattr(self.request, name)) for name in self.request.__slots__}
         return {
             "id": self.id,
             "user_id": self.scope.user_id,
             "channel": self.scope.channel,
-            "at": self.at.isoformat(),
             "channels": list(self.scope.readable_channels()),
-            "request": request,
-            "profile": self.profile,
-            "settings": self.settings,
-            "embedder": self.embedder,
-            "seq": self.seq,
-            "milliseconds": round(self.milliseconds, 3),
-            "notices": list(self.notices),
-            "relevant": self.relevant,
-            "trace": [{**line._asdict(), "lists": dict(line.lists)} for line in self.trace],
+            "request": {name: _to_json_value(getattr(self.request, name)) for name in self.request.__slots__},
             "candidates": [_dump_candidate(candidate) for candidate in self.pool],
-            "delivered": [list(key) for key in self.delivered],
-            "items": [[*key, score] for key, score in self.items.items()],
-            "fitting": [list(key) for key in self.fitting],
-            "elsewhere": [[*key, channel] for key, channel in self.elsewhere.items()],
+            **_dump_figures(self),
         }
 
 
@@ -234,14 +232,14 @@ def build_pool(
             places[:, at] = _list_ranks(column, context.mask, ordinals)
     ids = context.columns.ids
     return CandidatePool(
-        keys=tuple((kind, ids[ordinal]) for kind, each in ordinals_by_kind.items() for ordinal in each),
+        keys=tuple([(kind, ids[ordinal]) for kind, each in ordinals_by_kind.items() for ordinal in each.tolist()]),
         ranks=np.concatenate([np.arange(1, len(each) + 1) for each in ordinals_by_kind.values()] or [ordinals]).astype(
             np.int32
         ),
         scores=scores[ordinals].astype(np.float32),
         fused=fusion.scores[ordinals].astype(np.float32),
         list_names=names,
-        is_bonus=tuple(fusion.lists[name].combine == "bonus" for name in names),
+        is_bonus=tuple([fusion.lists[name].combine == "bonus" for name in names]),
         values=values,
         list_ranks=places,
         factors={name: column[ordinals].astype(np.float32) for name, column in factors.items()},
@@ -257,12 +255,11 @@ def count_contributions(
     lifted = np.where(np.array(pool.is_bonus, dtype=np.bool_), values > 0, (places > 0) & (places <= top_k))
     by_list = {name: lifted[:, at] for at, name in enumerate(pool.list_names)}
     none = np.zeros(len(rows), dtype=np.bool_)
-
-    def count(line: TraceLine) -> int:
+    counted = []
+    for line in trace:
         own = [by_list[name] for name in line.lists if name in by_list]
-        return int(np.logical_or.reduce([none, *own]).sum())
-
-    return tuple(line._replace(contributed=count(line)) for line in trace)
+        counted.append(line._replace(contributed=int(np.logical_or.reduce([none, *own]).sum())))
+    return tuple(counted)
 
 
 def _list_ranks(column: NDArray[Any], mask: NDArray[np.bool_], ordinals: Ints) -> NDArray[np.int32]:
@@ -298,22 +295,10 @@ def to_json(receipt: Receipt) -> str:
     value = {
         "id": receipt.id,
         "scope": _dump_fields(receipt.scope, _SCOPE_FIELDS),
-        "at": receipt.at.isoformat(),
         "request": _dump_fields(receipt.request, RecallRequest.__slots__),
-        "profile": receipt.profile,
-        "settings": receipt.settings,
-        "embedder": receipt.embedder,
-        "seq": receipt.seq,
-        "milliseconds": round(receipt.milliseconds, 3),
-        "trace": [{**line._asdict(), "lists": dict(line.lists)} for line in receipt.trace],
         "pool": _dump_pool(receipt.pool),
-        "delivered": receipt.delivered,
-        "items": [[*key, score] for key, score in receipt.items.items()],
-        "fitting": receipt.fitting,
         "leads": [_dump_fields(lead, _LEAD_FIELDS) for lead in receipt.leads],
-        "elsewhere": [[*key, channel] for key, channel in receipt.elsewhere.items()],
-        "notices": receipt.notices,
-        "relevant": receipt.relevant,
+        **_dump_figures(receipt),
     }
     return json.dumps(value, default=datetime.isoformat, allow_nan=False, separators=(",", ":"))
 
@@ -344,6 +329,22 @@ def from_json(text: str) -> Receipt:
         )
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise CorruptStore(f"a kept receipt cannot be read ({type(error).__name__})") from error
+
+
+def _dump_figures(receipt: Receipt) -> dict[str, Any]:
+    """What both forms of a receipt say in the same words."""
+    plain = ("profile", "settings", "embedder", "seq", "relevant")
+    return {
+        **{name: getattr(receipt, name) for name in plain},
+        "at": receipt.at.isoformat(),
+        "milliseconds": round(receipt.milliseconds, 3),
+        "notices": list(receipt.notices),
+        "trace": [{**line._asdict(), "lists": dict(line.lists)} for line in receipt.trace],
+        "delivered": [list(key) for key in receipt.delivered],
+        "items": [[*key, score] for key, score in receipt.items.items()],
+        "fitting": [list(key) for key in receipt.fitting],
+        "elsewhere": [[*key, channel] for key, channel in receipt.elsewhere.items()],
+    }
 
 
 def _dump_fields(thing: object, names: tuple[str, ...]) -> dict[str, Any]:

@@ -97,10 +97,8 @@ class RecallRequest:
     @property
     def kinds(self) -> tuple[str, ...]:
         """The kinds of record that may be found."""
-        return (
-            *(kind for group in KINDS_BY_GROUP if group in self.include for kind in KINDS_BY_GROUP[group]),
-            *ALWAYS_INCLUDED_KINDS,
-        )
+        asked = [kind for group, kinds in KINDS_BY_GROUP.items() if group in self.include for kind in kinds]
+        return (*asked, *ALWAYS_INCLUDED_KINDS)
 
     def window_start(self, now: datetime) -> datetime | None:
         """The later of `since` and the beginning of the time window."""

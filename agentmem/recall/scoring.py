@@ -344,8 +344,8 @@ async def select(
         for kind, ordinals in shortlists.items()
         for ordinal in (ordinals[:read_ahead] if kind == "Turn" else ordinals)
     ]
-    read, used = await asyncio.gather(context.read(likely), _read_usage(shortlists, context))
-    records = await annotate_stale({context.columns.ordinals_by_key[record.key]: record for record in read}, context)
+    read, used = await asyncio.gather(context.read_by_ordinal(likely), _read_usage(shortlists, context))
+    records = await annotate_stale(read, context)
     if unsure := _find_below_confidence(records, used, evaluation):
         shortlists = {kind: ordinals[~np.isin(ordinals, list(unsure))] for kind, ordinals in shortlists.items()}
         records = {ordinal: record for ordinal, record in records.items() if ordinal not in unsure}
@@ -370,8 +370,8 @@ async def select(
     first = [
         int(ordinal) for ordinals in kinds.values() for ordinal in ordinals[:read_ahead] if int(ordinal) not in records
     ]
-    weights, more = _cross_kind_weights(kinds, context, options, used, evaluation.now), await context.read(first)
-    records |= {context.columns.ordinals_by_key[record.key]: record for record in more}
+    weights = _cross_kind_weights(kinds, context, options, used, evaluation.now)
+    records |= await context.read_by_ordinal(first)
     item_scores = apply_factors(scores, weights)
     ordinals = np.concatenate([*kinds.values(), np.zeros(0, dtype=np.int64)])
     return RankedSelection(

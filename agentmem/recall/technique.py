@@ -1,7 +1,7 @@
 """What a technique is given and what it gives back. A technique is one file in `recall/techniques/`:
 
-`class TechniqueOptions(technique.TechniqueOptions)` with its settings (`recall.<file name>.<option>`), and
-`async def search(query: RecallQuery, memory: SearchContext, options: TechniqueOptions) -> ScoreLists`.
+`class Options(TechniqueOptions)` with its settings (`recall.<file name>.<option>`), and
+`async def search(query: RecallQuery, memory: SearchContext, options: Options) -> ScoreLists`.
 """
 
 from __future__ import annotations
@@ -16,12 +16,12 @@ from pydantic import BaseModel, ConfigDict, Field
 from agentmem.core.clock import Clock
 from agentmem.core.columns import Bools, Floats, RecordColumns
 from agentmem.core.ranking import ScoreList
-from agentmem.core.record import Key, Record
+from agentmem.core.record import Record
 from agentmem.core.scope import Scope
 from agentmem.models.protocols import LLMRequest
 from agentmem.recall.cache import TurnNeighbors, UserCache
-from agentmem.stores.protocols import GraphStore, RecordReader, TermIndex, VectorIndex
-from agentmem.stores.values import Postings, RecordUsage
+from agentmem.stores.protocols import GraphStore, LogStore, VectorIndex
+from agentmem.stores.values import Postings
 
 M = TypeVar("M", bound=BaseModel)
 
@@ -30,14 +30,6 @@ EMBED_TIMEOUT_SECONDS = 2.0
 
 ScoreLists = Mapping[str, ScoreList]
 """Name of a list to what it says of each slot; an empty mapping when the technique has nothing to say."""
-
-
-class LogReader(RecordReader, TermIndex, Protocol):
-    """The log as recall sees it: records, words and usage."""
-
-    async def usage(self, keys: Sequence[Key], scope: Scope) -> dict[Key, RecordUsage]: ...
-
-    async def seq_at_time(self, scope: Scope, moment: datetime) -> int: ...
 
 
 class EmbedText(Protocol):
@@ -98,7 +90,7 @@ class SearchContext:
     cache: UserCache
     clock: Clock
     graph: GraphStore
-    log: LogReader
+    log: LogStore
     vectors: VectorIndex | None
     embedder_id: str
     granularities: tuple[str, ...]
@@ -108,21 +100,31 @@ class SearchContext:
     through_seq: int | None = None
     zone: tzinfo | None = None
     technique_options: Mapping[str, TechniqueOptions] = field(default_factory=dict)
+    _postings: dict[str, Postings | None] = field(default_factory=dict)
 
     async def match(self, terms: Sequence[str]) -> dict[str, Postings]:
-        """Postings of each term. What was written since the columns were read is left out."""
-        found = await self.log.match(terms, self.scope)
-        size = self.columns.size
-        return {
-            term: each if not len(each.ordinals) or each.ordinals[-1] < size else _cut_postings(each, size)
-            for term, each in found.items()
-        }
+        """Postings of each term that occurs, looked up once in a recall.
+
+        What was written since the columns were read is left out.
+        """
+        known, size = self._postings, self.columns.size
+        if missing := [term for term in terms if term not in known]:
+            found = await self.log.match(missing, self.scope)
+            for term in missing:
+                each = found.get(term)
+                if each is not None and len(each.ordinals) and each.ordinals[-1] >= size:
+                    inside = each.ordinals < size
+                    each = Postings(each.ordinals[inside], each.counts[inside])
+                known[term] = each
+        return {term: each for term in dict.fromkeys(terms) if (each := known[term]) is not None}
 
     async def read(self, ordinals: Sequence[int]) -> list[Record]:
         """The records of these ordinals in this order, as they were at the journal position seen."""
         return await self.log.read_by_ordinal(ordinals, self.scope, self.through_seq) if len(ordinals) else []
 
-
-def _cut_postings(postings: Postings, size: int) -> Postings:
-    inside = postings.ordinals < size
-    return Postings(postings.ordinals[inside], postings.counts[inside])
+    async def read_by_ordinal(self, ordinals: Sequence[int]) -> dict[int, Record]:
+        """The same by ordinal."""
+        found = await self.read(ordinals)
+        if len(found) == len(ordinals):
+            return dict(zip(ordinals, found, strict=True))
+        return {self.columns.ordinals_by_key[record.key]: record for record in found}

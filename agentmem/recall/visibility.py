@@ -8,24 +8,24 @@ from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
-from datetime import datetime, tzinfo
-from typing import NamedTuple, Protocol
+from datetime import datetime
+from typing import NamedTuple
 
 import numpy as np
 
-from agentmem.core.clock import Clock, IdSource, from_micros, latest_moment, to_micros, to_utc
+from agentmem.core.clock import from_micros, latest_moment, to_micros, to_utc
 from agentmem.core.columns import ENDS_WITH_QUESTION, MAX_TIME, MIN_TIME, Bools, Floats, RecordColumns
 from agentmem.core.event_loop import offload_if_large
 from agentmem.core.records import Turn
 from agentmem.core.scope import Scope, is_self_channel
-from agentmem.core.telemetry import CacheStats
+from agentmem.engine.engine import Engine
+from agentmem.engine.vector_projection import VectorProjection
 from agentmem.errors import InvalidRecord
-from agentmem.models.protocols import Embedder, TokenVectors
+from agentmem.models.protocols import TokenVectors
 from agentmem.recall.cache import RankingCache, TurnNeighbors, UserCache, context_window
-from agentmem.recall.llm_client import LLMSource
+from agentmem.recall.options import RecallOptions
 from agentmem.recall.request import RecallQuery, RecallRequest
-from agentmem.recall.technique import EMBED_TIMEOUT_SECONDS, AskLLM, LogReader, SearchContext
-from agentmem.stores.protocols import GraphStore, VectorIndex
+from agentmem.recall.technique import EMBED_TIMEOUT_SECONDS, AskLLM, SearchContext
 from agentmem.text.query_parser import parse_query
 
 DEFAULT_STATEMENT_RATIO = 0.5  # with fewer turns than say anything; a guess
@@ -174,56 +174,11 @@ def leave_out(context: SearchContext, ids: Collection[str]) -> SearchContext:
     return replace(context, **masks)
 
 
-class EmbedderIndex(Protocol):
-    """Vectors of one embedder."""
-
-    @property
-    def embedder(self) -> Embedder: ...
-
-    @property
-    def index(self) -> VectorIndex: ...
-
-
-class RecallSource(Protocol):
-    """What recall needs of what is open. Techniques use the first of `vector_projections`; there may be none."""
-
-    @property
-    def clock(self) -> Clock: ...
-
-    @property
-    def ids(self) -> IdSource: ...
-
-    @property
-    def log(self) -> LogReader: ...
-
-    @property
-    def graph(self) -> GraphStore: ...
-
-    @property
-    def vector_projections(self) -> Sequence[EmbedderIndex]: ...
-
-    @property
-    def llms(self) -> LLMSource: ...
-
-    @property
-    def is_deterministic(self) -> bool: ...
-
-    @property
-    def zone(self) -> tzinfo | None: ...
-
-    @property
-    def cache_stats(self) -> CacheStats: ...
-
-    async def read_columns(self, scope: Scope, through_seq: int | None = None) -> RecordColumns: ...
-
-    async def wait_for_own_writes(self, scope: Scope, columns: RecordColumns) -> Sequence[str]: ...
-
-
 class QueryEmbedder:
     """The query's vector and word pieces, embedded once however many ask."""
 
     def __init__(
-        self, cache: RankingCache, served: EmbedderIndex | None, with_tokens: bool, with_timeouts: bool
+        self, cache: RankingCache, served: VectorProjection | None, with_tokens: bool, with_timeouts: bool
     ) -> None:
         self._cache, self._served, self._with_tokens, self._with_timeouts = cache, served, with_tokens, with_timeouts
 
@@ -262,33 +217,31 @@ def _check_channels(asked: Sequence[str], active: Sequence[str], columns: Record
 
 
 async def open_search_context(
-    source: RecallSource,
+    source: Engine,
     request: RecallRequest,
     scope: Scope,
     cache: RankingCache,
     *,
     ask: AskLLM,
-    with_tokens: bool,
-    min_turns: int,
+    options: RecallOptions,
     replay_at: tuple[int, datetime] | None = None,
 ) -> PreparedSearch:
     """Open the user's memory for a request, after a moment for what the user has just written to get its vectors.
 
     `replay_at` is a journal position and the moment that counts as now, to repeat an earlier recall.
     """
-    active, scope = scope.readable_channels(), scope.with_channels(request.channels)
+    few, active, scope = options.ranking.few_turns, scope.readable_channels(), scope.with_channels(request.channels)
     through, now = (None, source.clock.now()) if replay_at is None else replay_at
     if through is None and request.known_at is not None:
         through = await source.log.seq_at_time(scope, request.known_at)
     columns = await source.read_columns(scope, through)
-    _check_channels((request.channels if through is None else None) or (), active, columns)
+    _check_channels((request.channels or ()) if through is None else (), active, columns)
     late = await source.wait_for_own_writes(scope, columns) if replay_at is None and source.vector_projections else ()
-    if replay_at is None:
-        now = latest_moment(now, from_micros(columns.last_at))
+    now = now if replay_at is not None else latest_moment(now, from_micros(columns.last_at))
     kept = cache.for_user(scope.user_id) if through is None else cache.for_user(scope.user_id).for_past_state()
     served = source.vector_projections[0] if source.vector_projections else None
-    embeddings = QueryEmbedder(cache, served, with_tokens, with_timeouts=not source.is_deterministic)
-    visible = await offload_if_large(columns.size, visible_records, columns, request, scope, now, kept, min_turns)
+    embeddings = QueryEmbedder(cache, served, options.rerank is not None, with_timeouts=not source.is_deterministic)
+    visible = await offload_if_large(columns.size, visible_records, columns, request, scope, now, kept, few)
     context = SearchContext(
         mask=visible.mask,
         turn_mask=visible.turn_mask,
@@ -312,7 +265,8 @@ async def open_search_context(
         add_trace_note=lambda said: None,
         through_seq=through,
         zone=source.zone,
+        technique_options={each.name: each.options for each in options.techniques},
     )
     request, context = await _exclude(request, context)
-    read = parse_query(request.search_text, visible.speaker_names)
-    return PreparedSearch(RecallQuery(request, read, context.now), context, embeddings, tuple(late))
+    query = RecallQuery(request, parse_query(request.search_text, visible.speaker_names), context.now)
+    return PreparedSearch(query, context, embeddings, tuple(late))

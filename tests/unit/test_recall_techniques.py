@@ -101,6 +101,22 @@ def scores(values: Sequence[float], slots: Sequence[int] = (), asks: Sequence[bo
 # -- words
 
 
+async def test_a_recall_looks_up_each_term_once() -> None:
+    asked: list[str] = []
+
+    class Log:
+        async def match(self, terms: Sequence[str], scope: Scope) -> dict[str, Postings]:
+            asked.extend(terms)
+            return {"cello": Postings(np.array([0, 5]), np.ones(2, dtype=np.float32))}
+
+    memory = seen(turns(0, 0, 0), log=Log())
+    for _ in range(2):
+        assert {term: each.ordinals.tolist() for term, each in (await memory.match(["cello", "oboe"])).items()} == {
+            "cello": [0]
+        }
+    assert asked == ["cello", "oboe"]
+
+
 def test_bm25_smooths_over_neighbours() -> None:
     memory = seen(turns(CONTAINS_QUESTION, 0, 0, lengths=(4, 3, 5)))
     matches = {"cello": Postings(np.array([0]), np.array([2.0], dtype=np.float32))}
