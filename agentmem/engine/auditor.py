@@ -54,7 +54,7 @@ class Auditor:
         details: Mapping[str, Any] | None,
         promotion: PromotionAudit | None,
     ) -> AuditEntry | None:
-        """The row of a write: how many records its own changes touch, and the first 50 ids; at verbose, their content."""
+        """The row of a write: how many records its own changes touch, the first 50 ids, at verbose their content."""
         own = [change for change in changes if change.operation == write.operation]
         records = [record for change in own for record in change.upserts]
         some = records[:MAX_AUDITED_IDS]

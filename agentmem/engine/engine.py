@@ -51,18 +51,22 @@ BuildChanges = Callable[[WriteAttempt], Awaitable[Change | Sequence[Change] | No
 MAX_WRITE_ATTEMPTS = 5
 
 
-class WriteOptions(TypedDict, total=False):
-    """What a write may be given: what goes into its audit row, and what guards it.
+class AuditOptions(TypedDict, total=False):
+    """What goes into the audit row of a write, and the token of the lease under which it is done.
 
-    `request_hash` is the fingerprint of the arguments under the `idempotency_key`. `fence` is the token of a lease; the
-    write is LeaseLost when it has passed on.
+    The write is LeaseLost when the lease has passed on.
     """
 
-    idempotency_key: str | None
-    request_hash: str
     details: Mapping[str, Any] | None
     promotion: PromotionAudit | None
     fence: int | None
+
+
+class WriteOptions(AuditOptions, total=False):
+    """What a write may be given. `request_hash` is the fingerprint of the arguments under the `idempotency_key`."""
+
+    idempotency_key: str | None
+    request_hash: str
 
 
 T = TypeVar("T")

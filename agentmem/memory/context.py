@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
-from typing import Any
+from typing import Any, Unpack
 
 from agentmem.core.changes import Change, JournalEntry, WriteAttempt, derive_change_id, hash_request
 from agentmem.core.clock import derive_id
@@ -14,7 +14,7 @@ from agentmem.core.record import Key, Record
 from agentmem.core.records import KINDS, R
 from agentmem.core.scope import Scope
 from agentmem.engine.auditor import MAX_AUDITED_IDS
-from agentmem.engine.engine import Engine, WriteOptions
+from agentmem.engine.engine import AuditOptions, Engine, WriteOptions
 from agentmem.errors import InvalidRecord, NotFound
 from agentmem.stores.values import ErasureScan, Where
 
@@ -100,9 +100,21 @@ class MemoryContext:
             unchanged[:] = [made]
             return None if idempotency_key is None else write.build_change(made, expected_versions={made.key: made.seq})
 
-        guard: WriteOptions = {"idempotency_key": idempotency_key, "request_hash": hash_request(**given)}
-        entry = await self.engine.write(self.scope, operation, make, kind=cls.__name__, **guard)
+        entry = await self.write_entry(cls.__name__, operation, make, idempotency_key, given)
         return unchanged[0] if entry is None else get_written_record(entry, cls)
+
+    async def write_entry(
+        self,
+        kind: str,
+        operation: str,
+        build: Callable[[WriteAttempt], Awaitable[Change | None]],
+        idempotency_key: str | None,
+        given: Mapping[str, Any],
+        **options: Unpack[AuditOptions],
+    ) -> JournalEntry | None:
+        """Write in the context's scope; None when `build` found nothing to do. See `write` and `Engine.write_all`."""
+        guarded = WriteOptions(idempotency_key=idempotency_key, request_hash=hash_request(**given), **options)
+        return await self.engine.write(self.scope, operation, build, kind=kind, **guarded)
 
     async def get_one(self, cls: type[R], record_id: str) -> R:
         """Return the current record of a class and id that the scope may read; NotFound otherwise."""

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from agentmem.core.changes import Change, JournalEntry, WriteAttempt, hash_request
+from agentmem.core.changes import Change, JournalEntry, WriteAttempt
 from agentmem.core.procedural_records import Outcome, Procedure, Strategy, ToolInvocation
 from agentmem.core.record import Key, Record, Status
 from agentmem.core.records import KINDS, Conversation, Edge, EdgeKind, Entity, Fact, Gloss, Goal, Review
@@ -66,10 +66,10 @@ class Erasure:
 
         Softly: retired with a reason, restorable. Hard: erased everywhere, see `ForgetReceipt`.
         """
-        payload = hash_request(id=record_id, hard=hard, reason=reason, kind=kind)
+        given = {"id": record_id, "hard": hard, "reason": reason, "kind": kind}
         record_id = await self._context.resolve_id(record_id)
         if hard:
-            return await self._erase(record_id, kind, idempotency_key=idempotency_key, request_hash=payload)
+            return await self._erase(record_id, kind, idempotency_key=idempotency_key, given=given)
 
         async def make(write: WriteAttempt) -> Change:
             records = [
@@ -81,13 +81,12 @@ class Erasure:
             retired = [record.model_copy(update=gone) for record in records]
             return write.build_change(*retired, expected_versions={record.key: record.seq for record in records})
 
-        entry = await self._context.engine.write(
-            self._context.scope,
+        entry = await self._context.write_entry(
+            await self._resolve_kind(record_id),
             "forget",
             make,
-            kind=await self._resolve_kind(record_id),
-            idempotency_key=idempotency_key,
-            request_hash=payload,
+            idempotency_key,
+            given,
             details={"forgotten": record_id},
         )
         assert entry is not None
@@ -106,7 +105,7 @@ class Erasure:
         over since that value began.
         """
         log, scope = self._context.engine.log, self._context.scope
-        payload = hash_request(id=record_id)
+        given = {"id": record_id}
         record_id = await self._context.resolve_id(record_id)
 
         async def make(write: WriteAttempt) -> Change:
@@ -129,13 +128,8 @@ class Erasure:
             expects = {record.key: record.seq for record in (*found, *restored)}
             return write.build_change(*restored, expected_versions=expects)
 
-        entry = await self._context.engine.write(
-            scope,
-            "restore",
-            make,
-            kind=await self._resolve_kind(record_id),
-            idempotency_key=idempotency_key,
-            request_hash=payload,
+        entry = await self._context.write_entry(
+            await self._resolve_kind(record_id), "restore", make, idempotency_key, given
         )
         assert entry is not None
         return [stored.record for stored in entry.upserts]
@@ -198,7 +192,7 @@ class Erasure:
         kind: str | None,
         *,
         idempotency_key: str | None = None,
-        request_hash: str = "",
+        given: Mapping[str, Any] | None = None,
         expected_records: Sequence[Record] = (),
         fence: int | None = None,
     ) -> ForgetReceipt:
@@ -214,15 +208,9 @@ class Erasure:
             return _build_detach_change(write, lighter, expected_records)
 
         keys: list[Key] = []
-        entry = await engine.write(
-            scope,
-            "forget",
-            make,
-            kind=await self._resolve_kind(record_id),
-            idempotency_key=idempotency_key,
-            request_hash=request_hash,
-            details={"forgotten": record_id},
-            fence=fence,
+        sort, details = await self._resolve_kind(record_id), {"forgotten": record_id}
+        entry = await self._context.write_entry(
+            sort, "forget", make, idempotency_key, given or {}, details=details, fence=fence
         )
         assert entry is not None
         done = await engine.log.operation(entry.operation_id, scope) if entry.already_applied else []

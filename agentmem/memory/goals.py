@@ -8,7 +8,7 @@ from datetime import datetime
 from typing import Annotated, Any, TypedDict, Unpack
 
 from agentmem.core.arguments import check_arguments
-from agentmem.core.changes import Change, WriteAttempt, hash_request
+from agentmem.core.changes import Change, WriteAttempt
 from agentmem.core.plain_values import describe_value
 from agentmem.core.procedural_records import Outcome
 from agentmem.core.record import FinalGoalStatus, GoalStatus, Key
@@ -460,14 +460,7 @@ class Goals:
 
         found: list[Goal] = []
         given = {"id": goal_id, "conversation": conversation}
-        entry = await self._context.engine.write(
-            self._context.scope,
-            "pursue_goal",
-            make,
-            kind="Goal",
-            idempotency_key=idempotency_key,
-            request_hash=hash_request(**given),
-        )
+        entry = await self._context.write_entry("Goal", "pursue_goal", make, idempotency_key, given)
         if goal_id is None:
             return None
         return found[-1] if entry is None else get_written_record(entry, Goal)

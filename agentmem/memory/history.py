@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from itertools import count
 
-from agentmem.core.changes import Change, JournalEntry, WriteAttempt, hash_request
+from agentmem.core.changes import Change, JournalEntry, WriteAttempt
 from agentmem.core.clock import to_utc
 from agentmem.core.record import Key, Record, Status
 from agentmem.core.records import Goal
@@ -65,14 +65,8 @@ class History:
             )
 
         try:
-            entry = await self._context.engine.write(
-                self._context.scope,
-                "undo",
-                make,
-                kind="Fact",
-                idempotency_key=idempotency_key,
-                request_hash=hash_request(operation_id=operation_id),
-                details={"undone": operation_id},
+            entry = await self._context.write_entry(
+                "Fact", "undo", make, idempotency_key, {"operation_id": operation_id}, details={"undone": operation_id}
             )
         except InvalidRecord as error:  # what comes back has lost its place to something newer
             raise Conflict(f"operation {operation_id!r} cannot be undone any more: {error}") from error

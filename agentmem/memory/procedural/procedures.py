@@ -9,7 +9,7 @@ from datetime import datetime
 import numpy as np
 
 from agentmem.core.arguments import check_arguments
-from agentmem.core.changes import Change, JournalEntry, WriteAttempt, hash_request
+from agentmem.core.changes import Change, JournalEntry, WriteAttempt
 from agentmem.core.clock import EPOCH
 from agentmem.core.plain_values import describe_value
 from agentmem.core.procedural_records import MAX_REFERENCES, Procedure
@@ -93,13 +93,12 @@ class Procedures:
             turns, expects = await self._context.resolve_existing_ids("source_turn_ids", "Turn", asked.turn_ids)
             return await self.build_request_change(write, [replace(asked, turn_ids=tuple(turns))], expects, threshold=0)
 
-        entry = await self._context.engine.write(
-            self._context.scope,
+        entry = await self._context.write_entry(
+            "Procedure",
             "stage_candidate",
             make,
-            kind="Procedure",
-            idempotency_key=idempotency_key,
-            request_hash=hash_request(instruction=instruction, trigger=trigger, turns=list(source_turn_ids)),
+            idempotency_key,
+            {"instruction": instruction, "trigger": trigger, "turns": list(source_turn_ids)},
         )
         return _get_last_procedure(entry)
 

@@ -8,7 +8,7 @@ from itertools import pairwise
 from typing import Any
 
 from agentmem.core.arguments import check_arguments
-from agentmem.core.changes import Change, WriteAttempt, hash_request
+from agentmem.core.changes import Change, WriteAttempt
 from agentmem.core.clock import derive_id
 from agentmem.core.edges import edge_triple
 from agentmem.core.record import Key, Record, Status
@@ -61,13 +61,8 @@ class EntityMerging(Entities):
         async def make(write: WriteAttempt) -> Change:
             return await self._build_split_change(write, await self._get_merged_away(entity_id))
 
-        entry = await self._context.engine.write(
-            self._context.scope,
-            "split_entity",
-            make,
-            kind="Entity",
-            idempotency_key=idempotency_key,
-            request_hash=hash_request(entity_id=entity_id),
+        entry = await self._context.write_entry(
+            "Entity", "split_entity", make, idempotency_key, {"entity_id": entity_id}
         )
         records = [] if entry is None else [stored.record for stored in entry.upserts[:2]]
         kept, restored = [*records, None, None][:2]

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from agentmem.core.arguments import check_arguments
-from agentmem.core.changes import Change, PromotionAudit, WriteAttempt, hash_request
+from agentmem.core.changes import Change, PromotionAudit, WriteAttempt
 from agentmem.core.record import Status
 from agentmem.core.records import Entity, Fact
 from agentmem.core.scope import GLOBAL, is_self_channel
@@ -91,13 +91,12 @@ class FactPromotion(Facts):
         used = (await self._context.engine.log.usage([old.key], self._context.scope)).get(
             old.key, RecordUsage("Fact", old.id)
         )
-        entry = await self._context.engine.write(
-            self._context.scope,
+        entry = await self._context.write_entry(
+            "Fact",
             "promote",
             make,
-            kind="Fact",
-            idempotency_key=idempotency_key,
-            request_hash=hash_request(id=fact_id, reason=reason),
+            idempotency_key,
+            {"id": fact_id, "reason": reason},
             details={"reason": reason},
             fence=authority.fence,
             promotion=PromotionAudit(
@@ -176,13 +175,12 @@ class FactPromotion(Facts):
         found: list[Fact] = []
         thresholds = {} if authority.thresholds is None else {"thresholds": dict(authority.thresholds)}
         try:
-            entry = await self._context.engine.write(
-                self._context.scope,
+            entry = await self._context.write_entry(
+                "Fact",
                 "keep",
                 make,
-                kind="Fact",
-                idempotency_key=idempotency_key,
-                request_hash=hash_request(id=fact_id, reason=reason),
+                idempotency_key,
+                {"id": fact_id, "reason": reason},
                 details={"reason": reason, **thresholds},
                 fence=authority.fence,
             )

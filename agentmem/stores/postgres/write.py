@@ -11,13 +11,12 @@ from agentmem.core.columns import RecordRow
 from agentmem.core.records import Turn
 from agentmem.core.telemetry import WARNING, log_event
 from agentmem.errors import AgentMemError, Conflict, LeaseLost, StoreError, StoreUnavailable
-from agentmem.stores.admin import JournalCounters
 from agentmem.stores.codec import shorten_key, to_uuid
 from agentmem.stores.postgres.columns import render_rows, to_columns
 from agentmem.stores.postgres.database import PostgresDatabase
 from agentmem.stores.postgres.vectors import PostgresVectors
 from agentmem.stores.protocols import InlineVectors
-from agentmem.stores.sql.write import LEASE_LOST, LockedReadSet, SqlWrite
+from agentmem.stores.sql.write import LEASE_LOST, JournalRows, LockedReadSet, RecordRows, SqlWrite
 from agentmem.stores.write_plan import CurrentVersion, ReadSet, WritePlan
 from agentmem.text.templates import load_templates
 
@@ -38,15 +37,8 @@ _RECORD_COLUMNS = (*RecordRow._fields, "unique_key", "conversation_uuid")
 class PostgresRowWriter:
     """A RowWriter of a server. Rows are sent as JSON: an array for each column costs the client four times as much."""
 
-    async def write_journal(
-        self,
-        db: PostgresConnection,
-        user_id: str,
-        changes: Sequence[Sequence[object]],
-        versions: Sequence[Sequence[object]],
-        counters: JournalCounters,
-    ) -> None:
-        """Write rows of the journal, and how far it goes with them."""
+    async def write_journal(self, db: PostgresConnection, user_id: str, rows: JournalRows) -> None:
+        changes, versions, counters = rows
         values = {
             "changes": render_rows(_CHANGE_COLUMNS, (row[1:] for row in changes), text_columns=_CHANGE_COLUMNS[2:6]),
             "versions": render_rows(_VERSION_COLUMNS, ((*row[1:], part) for part, row in enumerate(versions, 1))),
@@ -54,9 +46,8 @@ class PostgresRowWriter:
         await db.execute(_SQL["put_journal"], {"user_id": user_id, **counters._asdict(), **values})
 
     async def write_records(
-        self, db: PostgresConnection, user_id: str, ordinals: Sequence[int], rows: Sequence[tuple[RecordRow, str]]
+        self, db: PostgresConnection, user_id: str, ordinals: Sequence[int], rows: RecordRows
     ) -> None:
-        """Take ordinals out of the current records, and put rows with their unique values in."""
         if ordinals:
             await db.run("write.drop_records", user_id=user_id, ordinals=list(ordinals))
         if rows:

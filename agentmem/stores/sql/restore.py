@@ -11,7 +11,7 @@ from agentmem.stores.codec import render_json
 from agentmem.stores.raw_import import JournalSegment
 from agentmem.stores.sql import terms
 from agentmem.stores.sql.connection import SqlConnection
-from agentmem.stores.sql.write import RowWriter, read_texts_before
+from agentmem.stores.sql.write import JournalRows, RowWriter, read_texts_before
 
 NO_JOURNAL = JournalCounters(0, 0, 0, 0)
 
@@ -62,7 +62,8 @@ async def import_segment(db: SqlConnection, segment: JournalSegment, rows: RowWr
     """Write a piece of journal, then what is made from it. Conflict when it does not continue the user's journal."""
     user_id, before = segment.user_id, await _lock_or_add_user(db, segment.user_id)
     segment.check_continues(before)
-    await rows.write_journal(db, user_id, segment.change_rows(), segment.version_rows, segment.counters_after(before))
+    journal = JournalRows(segment.change_rows(), segment.version_rows, segment.counters_after(before))
+    await rows.write_journal(db, user_id, journal)
     await rows.write_records(db, user_id, sorted(segment.final_by_ordinal), segment.record_rows())
     first, ordinals = segment.changes[0].seq, sorted(segment.images_by_ordinal)
     gone, come = segment.diff_terms(await read_texts_before(db, user_id, ordinals, first))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass, replace
-from typing import Any, ClassVar, Protocol
+from typing import Any, ClassVar, NamedTuple, Protocol, TypeAlias
 
 from agentmem.core.changes import AuditEntry, Change, JournalEntry, RemovedRecord, StoredRecord
 from agentmem.core.clock import Clock, to_micros
@@ -23,6 +23,7 @@ from agentmem.stores.sql.usage import usage
 from agentmem.stores.write_plan import ReadSet, WritePlan, check_idempotency, check_records
 from agentmem.text.tokenizer import TextFeatures, extract_features_and_terms
 
+RecordRows: TypeAlias = Sequence[tuple[RecordRow, str]]
 LEASE_LOST = "the lease of this writer has passed to another; nothing was written"
 
 
@@ -39,26 +40,22 @@ class LockedReadSet:
     delta_size: int
 
 
+class JournalRows(NamedTuple):
+    """Rows of the journal, which begin with the user, and how far it goes then; versions end with `erased`."""
+
+    changes: Sequence[Sequence[Any]]
+    versions: Sequence[Sequence[Any]]
+    counters: JournalCounters
+
+
 class RowWriter(Protocol):
     """How a dialect writes many rows at once."""
 
-    async def write_journal(
-        self,
-        db: Any,
-        user_id: str,
-        changes: Sequence[Sequence[Any]],
-        versions: Sequence[Sequence[Any]],
-        counters: JournalCounters,
-    ) -> None:
-        """Write rows of the journal, which begin with the user, and how far it goes with them.
-
-        Versions end with whether they are erased.
-        """
+    async def write_journal(self, db: Any, user_id: str, rows: JournalRows) -> None:
+        """Write rows of the journal, and how far it goes with them."""
         ...
 
-    async def write_records(
-        self, db: Any, user_id: str, ordinals: Sequence[int], rows: Sequence[tuple[RecordRow, str]]
-    ) -> None:
+    async def write_records(self, db: Any, user_id: str, ordinals: Sequence[int], rows: RecordRows) -> None:
         """Take ordinals out of the current records, and put rows with their unique values in."""
         ...
 
@@ -123,7 +120,7 @@ class SqlWrite(ABC):
         self._hook("checked")
         counters = JournalCounters(plan.read_set.head, plan.read_set.next_ordinal, 0, plan.recorded_at)
         versions = [(*row, False) for row in plan.version_rows]
-        await self.rows.write_journal(db, self.user_id, plan.change_rows, versions, counters)
+        await self.rows.write_journal(db, self.user_id, JournalRows(plan.change_rows, versions, counters))
         self._hook("journal")
         await self._write_records(db, plan)
         self._hook("records")

@@ -7,14 +7,12 @@ from functools import partial
 from itertools import chain
 
 from agentmem.core.changes import Change, JournalEntry, RemovedRecord, StoredRecord
-from agentmem.core.columns import RecordRow
 from agentmem.core.record import Key
 from agentmem.core.records import Turn
 from agentmem.core.telemetry import WARNING, log_event
 from agentmem.errors import LeaseLost
-from agentmem.stores.admin import JournalCounters
 from agentmem.stores.protocols import InlineVectors
-from agentmem.stores.sql.write import LEASE_LOST, LockedReadSet, SqlWrite
+from agentmem.stores.sql.write import LEASE_LOST, JournalRows, LockedReadSet, RecordRows, SqlWrite
 from agentmem.stores.sqlite import graph
 from agentmem.stores.sqlite.connection import SqliteConnection
 from agentmem.stores.sqlite.database import SqliteDatabase
@@ -29,23 +27,15 @@ _SQL = load_templates(__package__, "write.sql")
 class SqliteRowWriter:
     """A RowWriter of a file. Rows are bound by position: many at once."""
 
-    async def write_journal(
-        self,
-        db: SqliteConnection,
-        user_id: str,
-        changes: Sequence[Sequence[object]],
-        versions: Sequence[Sequence[object]],
-        counters: JournalCounters,
-    ) -> None:
-        """Write rows of the journal, and how far it goes with them."""
+    async def write_journal(self, db: SqliteConnection, user_id: str, rows: JournalRows) -> None:
+        changes, versions, counters = rows
         db.executemany(_SQL["put_change"], changes)
         db.executemany(_SQL["put_version"], versions)
         await db.run("write.put_user", user_id=user_id, **counters._asdict())
 
     async def write_records(
-        self, db: SqliteConnection, user_id: str, ordinals: Sequence[int], rows: Sequence[tuple[RecordRow, str]]
+        self, db: SqliteConnection, user_id: str, ordinals: Sequence[int], rows: RecordRows
     ) -> None:
-        """Take ordinals out of the current records, and put rows with their unique values in."""
         if ordinals:
             db.executemany(_SQL["drop_record"], [(user_id, ordinal) for ordinal in ordinals])
         db.executemany(_SQL["put_record"], [(unique, user_id, *row) for row, unique in rows])
@@ -53,7 +43,6 @@ class SqliteRowWriter:
     async def write_graph(
         self, db: SqliteConnection, user_id: str, upserts: Sequence[StoredRecord], removed: Sequence[RemovedRecord]
     ) -> None:
-        """Update the edges."""
         graph.apply(db, user_id, upserts, removed)
 
 
