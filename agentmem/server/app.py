@@ -14,6 +14,7 @@ from agentmem import __version__
 from agentmem.facade.async_memory import AsyncAgentMemory
 from agentmem.server.auth import Authenticator
 from agentmem.server.callers import ApiKeyVerifier, CallerFinder, CredentialVerifier
+from agentmem.server.compat import mem0, moxxy
 from agentmem.server.errors import add_error_handlers, document_errors
 from agentmem.server.limits import LOOPBACK_NAMES, RequestGate, is_loopback
 from agentmem.server.mcp.core_tools import CORE_TOOLS
@@ -29,8 +30,6 @@ from agentmem.server.rest import (
     health,
     keys,
     knowledge,
-    mem0,
-    moxxy,
     procedural,
     recall,
     records,

@@ -11,7 +11,7 @@ import pytest
 from pydantic import BaseModel, Field
 
 from agentmem import AsyncAgentMemory
-from agentmem.server.mcp.graph_tools import CamelModel
+from agentmem.server.compat.server_memory import CamelModel
 from agentmem.server.mcp.server import TOOL_SETS
 from agentmem.server.mcp.tools import ModelTool, ToolFailure
 

@@ -9,7 +9,7 @@ import pytest
 from mcp.client.client import Client
 
 from agentmem import AsyncAgentMemory
-from agentmem.server.mcp import graph_tools
+from agentmem.server.compat import server_memory
 from agentmem.server.mcp.server import TOOL_SETS, build_mcp_server
 from tests.surfaces.test_mcp import call, refusal
 
@@ -84,7 +84,7 @@ async def test_nothing_is_stored_of_a_call_that_is_refused(home: Path) -> None:
 
 
 async def test_what_a_graph_leaves_out_is_said(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(graph_tools, "MAX_READ", 2)
+    monkeypatch.setattr(server_memory, "MAX_READ", 2)
     async with (
         AsyncAgentMemory("ann", home=home, embedder="hash") as memory,
         Client(build_mcp_server(lambda *_: memory, TOOL_SETS["server-memory"])) as client,

@@ -7,7 +7,7 @@ from typing import Annotated, Any
 import pytest
 from pydantic import BaseModel
 
-from agentmem.server.mcp.graph_tools import CamelModel
+from agentmem.server.compat.server_memory import CamelModel
 from agentmem.server.mcp.tools import ToolFailure, tool
 
 

@@ -13,7 +13,7 @@ from agentmem.core.jsonable import to_jsonable
 from agentmem.core.records import Fact
 from agentmem.errors import AgentMemError, NotFound
 from agentmem.facade.async_memory import AsyncAgentMemory
-from agentmem.server.mcp.graph_tools import read_graph
+from agentmem.server.compat.server_memory import read_graph
 
 JSON = "application/json"
 RECORD_PREFIX, CONVERSATION_PREFIX = "memory://records/", "memory://conversations/"

@@ -20,10 +20,10 @@ from agentmem import __version__
 from agentmem.core.api_keys import Permission
 from agentmem.core.telemetry import WARNING, log_event
 from agentmem.facade.async_memory import AsyncAgentMemory
-from agentmem.server.mcp.chatgpt_tools import CHATGPT_TOOLS
+from agentmem.server.compat.chatgpt import CHATGPT_TOOLS
+from agentmem.server.compat.mnemex_tools import MNEMEX_TOOLS
+from agentmem.server.compat.server_memory import GRAPH_TOOLS
 from agentmem.server.mcp.core_tools import CORE_TOOLS
-from agentmem.server.mcp.graph_tools import GRAPH_TOOLS
-from agentmem.server.mcp.mnemex_tools import MNEMEX_TOOLS
 from agentmem.server.mcp.prompts import get_prompt, list_prompts
 from agentmem.server.mcp.resources import RESOURCES, TEMPLATES, read_resource
 from agentmem.server.mcp.stdio import open_stdio

@@ -10,8 +10,8 @@ from agentmem.core.clock import derive_id
 from agentmem.core.records import Edge
 from agentmem.facade.async_memory import AsyncAgentMemory
 from agentmem.memory.semantic.merge_facts import Cluster
-from agentmem.server.mcp.mnemex_graph import move_relations, relate_memories
-from agentmem.server.mcp.mnemex_records import Answer, check_at_least, shorten_text
+from agentmem.server.compat.mnemex_graph import move_relations, relate_memories
+from agentmem.server.compat.mnemex_records import Answer, check_at_least, shorten_text
 from agentmem.server.mcp.tools import ToolFailure, tool
 
 PREVIEW_CHARS = 120

@@ -23,9 +23,9 @@ from agentmem.extraction.windows import is_substantive
 from agentmem.facade.async_memory import AsyncAgentMemory
 from agentmem.memory.semantic.facts import is_current
 from agentmem.server.auth import Eraser, Reader, ViewFields, Writer, open_view
+from agentmem.server.compat import mem0_shapes as shapes
+from agentmem.server.compat.mem0_shapes import MemoryRecord, Selection
 from agentmem.server.errors import NOT_FOUND_DETAIL, RequestError
-from agentmem.server.rest import mem0_shapes as shapes
-from agentmem.server.rest.mem0_shapes import MemoryRecord, Selection
 from agentmem.server.rest.turns import place_turn
 from agentmem.stores.values import Where
 

@@ -14,7 +14,7 @@ from agentmem.extraction.plain.extractor import extract
 from agentmem.extraction.reconciler import CONFIDENCE_BY_CERTAINTY, DEFAULT_CONFIDENCE
 from agentmem.facade.async_memory import AsyncAgentMemory
 from agentmem.recall.request import MAX_RESULTS
-from agentmem.server.mcp.mnemex_records import (
+from agentmem.server.compat.mnemex_records import (
     KNOWN_STATUSES,
     SHORT_TERM,
     Answer,

@@ -14,7 +14,7 @@ from pydantic import BaseModel, Field
 from agentmem.core.edges import build_relation
 from agentmem.core.records import Edge, Fact
 from agentmem.facade.async_memory import AsyncAgentMemory
-from agentmem.server.mcp.mnemex_records import (
+from agentmem.server.compat.mnemex_records import (
     KNOWN_STATUSES,
     Answer,
     MemoryEntry,

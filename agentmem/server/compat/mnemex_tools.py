@@ -17,9 +17,9 @@ from agentmem.core.records import Entity, Fact, build_record
 from agentmem.errors import InvalidRecord
 from agentmem.facade.async_memory import AsyncAgentMemory
 from agentmem.memory.curation import JobReportProtocol
-from agentmem.server.mcp.mnemex_clusters import MNEMEX_CLUSTER_TOOLS
-from agentmem.server.mcp.mnemex_graph import MNEMEX_GRAPH_TOOLS
-from agentmem.server.mcp.mnemex_records import (
+from agentmem.server.compat.mnemex_clusters import MNEMEX_CLUSTER_TOOLS
+from agentmem.server.compat.mnemex_graph import MNEMEX_GRAPH_TOOLS
+from agentmem.server.compat.mnemex_records import (
     SHORT_TERM,
     Answer,
     UsedFact,
@@ -29,7 +29,7 @@ from agentmem.server.mcp.mnemex_records import (
     read_use,
     shorten_text,
 )
-from agentmem.server.mcp.mnemex_search import MNEMEX_SEARCH_TOOLS, extract_drafts
+from agentmem.server.compat.mnemex_search import MNEMEX_SEARCH_TOOLS, extract_drafts
 from agentmem.server.mcp.tools import ToolFailure, tool
 
 WEAKEST, STRONGEST = 1.0, 2.0  # what a touch can bring the strength to
