@@ -22,6 +22,9 @@ BIN   := $(VENV)/bin
 MODEL := $(VENV)/wheels-$(SUM)
 PIP   := $(BIN)/python -m pip install --quiet --disable-pip-version-check --no-compile
 
+# uv takes a sixth of the time that pip takes. It reads no settings of pip: where it finds no index, pip installs.
+INSTALL := sh -c '$(BIN)/uv pip install --quiet --system-certs --python $(BIN)/python "$$@" 2>/dev/null || $(PIP) "$$@"' install
+
 # Where `make install` puts agentmem: what the caller named, or the environment that is active.
 TARGET := $(if $(filter command,$(origin VENV)),$(VENV),$(VIRTUAL_ENV))
 
@@ -81,6 +84,7 @@ test-unit: $(DEV) ## tests of single modules, without servers and programs; take
 	$(BIN)/python -m pytest -n 2 --dist worksteal tests/unit $(ARGS)
 
 nightly: $(DEV) ## the random histories, simulations and long runs of `make test`, with every seed and example
+	@$(INSTALL) 'agentmem-graph[nightly]'
 	AGENTMEM_TEST_SCALE=nightly $(BIN)/python -m pytest -n $(JOBS) --dist worksteal -m "(long or nightly) and not alone" --durations=20 tests
 	AGENTMEM_TEST_SCALE=nightly $(BIN)/python -m pytest -n 2 --dist worksteal -m alone --durations=20 tests/faults
 
@@ -148,7 +152,7 @@ endef
 define new-environment
 @test -n "$(PYTHON)" || { echo "agentmem needs Python 3.11 or newer; name one with make PYTHON=..." >&2; exit 1; }
 @test -e $(READY) || { echo "setting up $(VENV) with $(PYTHON); the first time takes a minute or two"; \
-	rm -f $(VENV)/ready-to-*; "$(PYTHON)" -m venv $(VENV) && $(PIP) --upgrade pip; }
+	rm -f $(VENV)/ready-to-*; "$(PYTHON)" -m venv $(VENV) && $(PIP) --upgrade pip 'uv>=0.9,<1'; }
 endef
 
 # The wheel with the sentence embedder is made from this checkout, so that the index is never asked for one. Without
@@ -156,7 +160,7 @@ endef
 # which twine 6 refuses.
 define install-model
 @test -e $(MODEL) || { echo "building the sentence embedder from its published weights"; \
-	$(PIP) 'hatchling>=1.25,<1.30' editables onnx onnxruntime pydantic tokenizers && \
+	$(INSTALL) 'hatchling>=1.25,<1.30' editables onnx onnxruntime pydantic tokenizers && \
 	$(BIN)/python -m packages.minilm.build_wheel --out $(MODEL).new $(if $(WEIGHTS),--weights "$(WEIGHTS)") && mv $(MODEL).new $(MODEL); }
 $(PIP) --force-reinstall --no-deps --no-build-isolation $(MODEL)/*.whl --editable .
 endef
@@ -164,12 +168,12 @@ endef
 $(READY):
 	$(new-environment)
 	$(install-model)
-	$(PIP) 'agentmem-graph[local,openai]'
+	@$(INSTALL) 'agentmem-graph[local,openai]'
 	@touch $@
 
 # Everything in one go where nothing is there yet: each round of pip takes half a minute.
 $(DEV): | $(if $(filter demo,$(MAKECMDGOALS)),$(READY))
 	$(new-environment)
 	$(install-model)
-	$(PIP) 'agentmem-graph[all,dev]'
+	@$(INSTALL) 'agentmem-graph[all,dev]'
 	@touch $(READY) $@
