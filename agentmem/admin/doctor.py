@@ -168,6 +168,11 @@ async def _check_embedder(settings: Settings, meta: Mapping[str, str]) -> Findin
     return Finding("ok", "embedder", f"{recorded} answers with {vectors.shape[1]} dimensions")
 
 
+async def check_log(engine: Engine) -> None:
+    """Raise StoreUnavailable when the log does not answer."""
+    await engine.log.meta()
+
+
 async def read_stats(engine: Engine, scope: Scope) -> dict[str, Any]:
     """Counts, sizes in bytes and lag, ready for JSON, always with the same keys in the same order.
 

@@ -66,7 +66,9 @@ class ScopeFields(TypedDict, total=False):
     conversation_id: str | None
     agent_id: str | None
     session_id: str | None
+    channels: Sequence[str] | None
     key_id: str | None
+    own_channels: tuple[str, ...] | None
 
 
 @dataclass(frozen=True, slots=True)

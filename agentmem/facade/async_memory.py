@@ -47,6 +47,7 @@ if TYPE_CHECKING:
     from agentmem.memory.procedural.memory import ProceduralMemory
     from agentmem.memory.schedules import Schedules
     from agentmem.memory.semantic.memory import SemanticMemory
+    from agentmem.memory.stored_records import StoredRecords
     from agentmem.memory.working.memory import WorkingMemory
 
 
@@ -98,11 +99,13 @@ class AsyncAgentMemory:
     def scoped(self, **view: Unpack[ScopeFields]) -> AsyncAgentMemory:
         """Another view that shares what is open: another user, channel, conversation, agent or session.
 
-        `key_id` is the key by which a server let the caller in; the journal and audit rows name it as the actor.
+        `channels` are the only ones that the view reads. `key_id` is the key by which a server let the caller in; the
+        journal and audit rows name it as the actor. A key of one channel or agent writes into `own_channels` alone.
         """
         other = AsyncAgentMemory.__new__(AsyncAgentMemory)
         given: dict[str, Any] = {name: value for name, value in view.items() if value is not None}
-        other.scope = replace(self.scope, **given).check_visible()
+        channels = given.pop("channels", None)
+        other.scope = replace(self.scope, **given).check_visible().with_channels(channels)
         if other.scope.user_id != self.scope.user_id and "conversation_id" not in given:
             other.scope = replace(other.scope, conversation_id=None)
         other._opening = self._opening
@@ -171,6 +174,13 @@ class AsyncAgentMemory:
         from agentmem.memory.curation import Curation
 
         return Curation(self._context, self.consolidate)
+
+    @cached_property
+    def records(self) -> StoredRecords:
+        """Records as they are stored, by kind and id."""
+        from agentmem.memory.stored_records import StoredRecords
+
+        return StoredRecords(self._context)
 
     @cached_property
     def audit(self) -> AuditView:

@@ -24,6 +24,7 @@ if TYPE_CHECKING:  # what not every program uses is loaded where it is first ask
         SyncProceduralMemory,
         SyncSchedules,
         SyncSemanticMemory,
+        SyncStoredRecords,
         SyncWorkingMemory,
     )
 
@@ -106,6 +107,13 @@ class AgentMemory(SyncFacade[AsyncAgentMemory]):
         return SyncCuration(self._inner.curation)
 
     @cached_property
+    def records(self) -> SyncStoredRecords:
+        """Records as they are stored, by kind and id."""
+        from agentmem.facade.sync_subsystems import SyncStoredRecords
+
+        return SyncStoredRecords(self._inner.records)
+
+    @cached_property
     def audit(self) -> SyncAuditView:
         """What was done, and why a recall answered as it did."""
         from agentmem.facade.sync_subsystems import SyncAuditView
@@ -115,7 +123,8 @@ class AgentMemory(SyncFacade[AsyncAgentMemory]):
     def scoped(self, **view: Unpack[ScopeFields]) -> AgentMemory:
         """Another view that shares what is open: another user, channel, conversation, agent or session.
 
-        `key_id` is the key by which a server let the caller in; the journal and audit rows name it as the actor.
+        `channels` are the only ones that the view reads. `key_id` is the key by which a server let the caller in; the
+        journal and audit rows name it as the actor. A key of one channel or agent writes into `own_channels` alone.
         """
         other = AgentMemory.__new__(AgentMemory)
         other._inner = self._inner.scoped(**view)

@@ -13,6 +13,7 @@ from agentmem.memory.goals import Goals, GoalSession
 from agentmem.memory.procedural.memory import ProceduralMemory
 from agentmem.memory.schedules import Schedules
 from agentmem.memory.semantic.memory import SemanticMemory
+from agentmem.memory.stored_records import StoredRecords
 from agentmem.memory.working.memory import WorkingMemory
 from agentmem.recall.audit import AuditView
 
@@ -25,7 +26,18 @@ class SyncEpisodicMemory(SyncFacade[EpisodicMemory]):
     read_thread = async_to_sync(EpisodicMemory.read_thread)
     conversations = async_to_sync(EpisodicMemory.conversations)
     delete_conversation = async_to_sync(EpisodicMemory.delete_conversation)
+    start_session = async_to_sync(EpisodicMemory.start_session)
     clear_channel = async_to_sync(EpisodicMemory.clear_channel)
+
+
+class SyncStoredRecords(SyncFacade[StoredRecords]):
+    """Reads of stored records, the retired ones included."""
+
+    find = async_to_sync(StoredRecords.find)
+    versions = async_to_sync(StoredRecords.versions)
+    usage = async_to_sync(StoredRecords.usage)
+    relations = async_to_sync(StoredRecords.relations)
+    channels = async_to_sync(StoredRecords.channels)
 
 
 class SyncSemanticMemory(SyncFacade[SemanticMemory]):

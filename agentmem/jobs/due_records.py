@@ -9,7 +9,7 @@ from agentmem.core.changes import Change, WriteAttempt
 from agentmem.core.record import Key, Record
 from agentmem.core.scope import Scope
 from agentmem.engine.engine import Engine
-from agentmem.jobs.job import JobReport, context_for
+from agentmem.jobs.job import JobReport, RecordNote, context_for
 from agentmem.jobs.runner import LeasedRun
 from agentmem.stores.admin import DEAD_LETTER_ATTEMPTS
 from agentmem.stores.due_updates import build_due_date
@@ -111,7 +111,7 @@ class DueRecordsRun(LeasedRun):
         """Count what is done to a record, and say why."""
         self.report.add_counts(**{action: 1})
         if len(self.report.notes) < MAX_NOTES:
-            self.report.notes.append(f"{record.kind} {record.id}: {action}: {reason}")
+            self.report.notes.append(RecordNote.build(f"{record.kind} {record.id}", record, action, reason))
 
     async def write_records(self, action: str, records: Sequence[Record]) -> None:
         """Write these versions, some at once in each channel: one operation each, which `undo` takes back.

@@ -12,7 +12,7 @@ import sys
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import TYPE_CHECKING, Literal, TypeVar
+from typing import TYPE_CHECKING, Literal, Self, TypeVar
 
 from agentmem.core.plain_values import describe_value
 from agentmem.core.record import Record
@@ -74,6 +74,21 @@ class JobOptions:
     def open_budget(self, engine: Engine) -> Budget:
         """The account of this run."""
         return engine.llms.build_budget() if self.budget is None else self.budget.child()
+
+
+class RecordNote(str):
+    """A note on what a job did to one record, or would do: its text, and the parts of it."""
+
+    record: Record
+    action: str
+    reason: str
+
+    @classmethod
+    def build(cls, name: str, record: Record, action: str, reason: str) -> Self:
+        """The note on what was done to the record of this name, and why."""
+        note = cls(f"{name}: {action}: {reason}")
+        note.record, note.action, note.reason = record, action, reason
+        return note
 
 
 @dataclass(slots=True, kw_only=True)

@@ -397,6 +397,20 @@ class EpisodicMemory:
             ]
         return out
 
+    async def start_session(self, session_id: str, *, idempotency_key: str | None = None) -> Conversation:
+        """Begin a conversation of this id that has no turns yet."""
+        scope = self._context.scope
+
+        async def make(write: WriteAttempt) -> Change:
+            return write.build_change(
+                Conversation(id=session_id, channel=scope.channel, started_at=write.now, agent_id=scope.agent_id)
+            )
+
+        given = {"session_id": session_id}
+        return await self._context.write(
+            Conversation, "start_session", make, idempotency_key=idempotency_key, given=given
+        )
+
     async def delete_conversation(
         self, conversation_id: str, *, hard: bool = False, idempotency_key: str | None = None
     ) -> ForgetReceipt:

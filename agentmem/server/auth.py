@@ -173,16 +173,15 @@ def open_view(request: Request, caller: Caller, fields: ViewFields) -> AsyncAgen
         raise InvalidRecord(f"name the user in {USER_HEADER}: this key is for all users", field=USER_HEADER)
     channel, agent_id = limit_view(caller, channel=fields.channel, agent_id=fields.agent_id)
     memory: AsyncAgentMemory = request.app.state.memory
-    view = memory.scoped(
+    return memory.scoped(
         user_id=caller.user_id,
         channel=channel,
         agent_id=agent_id,
         conversation_id=fields.conversation_id,
         session_id=fields.session_id,
         key_id=caller.key_id,
+        own_channels=caller.own_channels,
     )
-    view.scope = replace(view.scope, own_channels=caller.own_channels)
-    return view
 
 
 def _missing_permission(permission: Permission) -> str:

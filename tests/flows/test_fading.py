@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from agentmem import AgentMemory, Fact, InvalidRecord, JobReport, Status
 from agentmem.core.clock import from_micros
+from agentmem.jobs.job import RecordNote
 from agentmem.settings.sections import DecayOptions
 from tests.flows.given import (
     ManualClock,
@@ -59,7 +60,10 @@ def test_what_nobody_used_is_archived_and_undo_brings_it_back(memory: AgentMemor
     clock.advance(days=0.1)
     report = job(memory)
     assert report.counts == {"archived": 1}
-    assert report.notes == [f"Fact {fact.id}: archived: score 0.050 is below 0.05 after 13 days without use"]
+    (note,) = report.notes
+    assert note == f"Fact {fact.id}: archived: score 0.050 is below 0.05 after 13 days without use"
+    assert isinstance(note, RecordNote)
+    assert (note.record.id, note.action, note.reason) == (fact.id, "archived", note.rpartition(": ")[2])
     assert memory.semantic.get_fact(fact.id).status is Status.ARCHIVED
     assert bundle_ids(memory.remember("Is the build red?", reinforce=False)) == {lasting.id}
     (operation,) = report.operation_ids

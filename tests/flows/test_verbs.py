@@ -10,7 +10,7 @@ from typing import Any, get_type_hints
 
 import pytest
 
-from agentmem import AgentMemory, AsyncAgentMemory, EdgeKind, NotFound, Turn
+from agentmem import AgentMemory, AsyncAgentMemory, EdgeKind, Entity, Fact, NotFound, ScopeError, Status, Turn
 from agentmem.facade.sync_subsystems import (
     SyncAuditView,
     SyncCuration,
@@ -19,6 +19,7 @@ from agentmem.facade.sync_subsystems import (
     SyncProceduralMemory,
     SyncSchedules,
     SyncSemanticMemory,
+    SyncStoredRecords,
     SyncWorkingMemory,
 )
 from agentmem.memory.curation import Curation
@@ -27,6 +28,7 @@ from agentmem.memory.goals import Goals
 from agentmem.memory.procedural.memory import ProceduralMemory
 from agentmem.memory.schedules import Schedules
 from agentmem.memory.semantic.memory import SemanticMemory
+from agentmem.memory.stored_records import StoredRecords
 from agentmem.memory.working.memory import WorkingMemory
 from agentmem.recall.audit import AuditView
 from agentmem.stores.values import WHOLE, Where
@@ -51,6 +53,7 @@ INSIDE = {
     AuditView: set(),
     ProceduralMemory: {"find_similar", "iter_calls", "build_request_change", "build_learn_change"},
     Curation: set(),
+    StoredRecords: set(),
 }
 FACES = [
     (AsyncAgentMemory, AgentMemory),
@@ -62,6 +65,7 @@ FACES = [
     (WorkingMemory, SyncWorkingMemory),
     (AuditView, SyncAuditView),
     (Curation, SyncCuration),
+    (StoredRecords, SyncStoredRecords),
 ]
 WRITES = [
     AsyncAgentMemory.store_turn,
@@ -84,6 +88,7 @@ WRITES = [
     Curation.touch,
     Curation.merge,
     Curation.promote,
+    EpisodicMemory.start_session,
     EpisodicMemory.clear_channel,
     AsyncAgentMemory.announce,
     Goals.update,
@@ -315,6 +320,36 @@ def test_a_view_shares_what_is_open(memory: AgentMemory) -> None:
     assert bundle_texts(project.remember("channel project")) == ["In the global channel.", "In the project."]
     assert bundle_texts(memory.remember("channel project")) == ["In the global channel."]
     assert repr(project) == "AgentMemory('alice', channel='roof')"
+
+
+def test_a_view_of_given_channels_reads_these_alone(memory: AgentMemory) -> None:
+    memory.learn_fact("Ann lives in Oslo")
+    inside = memory.scoped(channel="roof", channels=("roof",))
+    fact = inside.learn_fact("Ann has a roof")
+    assert inside.semantic.facts() == [fact]
+    with pytest.raises(ScopeError, match="_self_bot"):
+        memory.scoped(channels=("_self_bot",))
+
+
+def test_stored_records_are_read_as_they_are(memory: AgentMemory) -> None:
+    roof = memory.scoped(channel="roof")
+    ann, ben = [roof.upsert_entity({"name": name, "type": "person"}) for name in ("Ann", "Ben")]
+    edge = roof.semantic.relate(ann.id, "KNOWS", ben.id)
+    fact = roof.learn_fact("Ann sings")
+    roof.forget(fact.id)
+    (gone,) = roof.records.find(Fact, [fact.id, "unknown"])
+    assert (gone.status, roof.records.find(Fact, status=Status.ACTIVE)) == (Status.FORGOTTEN, [])
+    assert [version.status for version in roof.records.versions(gone)] == [Status.ACTIVE, Status.FORGOTTEN]
+    assert [usage.id for usage in roof.records.usage([ann, ben])] == [ann.id, ben.id]
+    assert roof.records.relations([ben]) == [edge]
+    assert memory.records.find(Entity) == []
+    assert memory.records.channels(["Fact", "Entity"]) == ["roof"] == memory.records.channels(["Fact"], [fact.id])
+
+
+def test_a_session_begins_as_a_conversation_without_turns(memory: AgentMemory) -> None:
+    begun = memory.episodic.start_session("s-1", idempotency_key="k")
+    assert memory.episodic.conversations() == [begun] == [memory.episodic.start_session("s-1", idempotency_key="k")]
+    assert memory.episodic.get_conversation("s-1") == []
 
 
 def test_a_conversation_is_read_from_every_channel_that_has_turns_of_it(memory: AgentMemory) -> None:

@@ -25,7 +25,7 @@ from agentmem.core.records import Fact, slot_prefix
 from agentmem.core.scope import Scope
 from agentmem.engine.engine import Engine
 from agentmem.errors import Conflict, InvalidRecord, NotFound
-from agentmem.jobs.job import Job, context_for
+from agentmem.jobs.job import Job, RecordNote, context_for
 from agentmem.jobs.runner import LeasedRun, build_leased_run
 from agentmem.memory.semantic.facts import is_current
 from agentmem.memory.semantic.promotion import FactPromotion, PromotionAuthority, PromotionResult
@@ -169,7 +169,7 @@ class _PromoteRun(LeasedRun):
         done = PromotionResult(fact)
         if not self.report.dry_run:
             done = await promote(fact.id, reason, authority=PromotionAuthority(thresholds, self.fence))
-        self.report.notes.append(f"{fact.id}: {action}: {reason}")
+        self.report.notes.append(RecordNote.build(fact.id, fact, action, reason))
         self.report.add_counts(**{action: 1})
         if done.operation_id:
             self.report.operation_ids.append(done.operation_id)

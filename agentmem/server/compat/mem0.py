@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import asyncio
 import sys
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
 from fastapi import APIRouter, Query, Request
 
@@ -27,11 +27,10 @@ from agentmem.server.compat import mem0_shapes as shapes
 from agentmem.server.compat.mem0_shapes import MemoryRecord, Selection
 from agentmem.server.errors import NOT_FOUND_DETAIL, RequestError
 from agentmem.server.rest.turns import place_turn
-from agentmem.stores.values import Where
 
 router = APIRouter(prefix="/mem0", tags=["mem0"])
 
-READ_BATCH = 500  # records asked for in one go
+MEMORY_KINDS = ("Fact", "Turn")
 SEARCH_DEPTH = 100  # places of the ranking that filters choose from
 DEFAULT_LIST_SIZE = 20
 DEFAULT_PAGE_SIZE = 100
@@ -67,22 +66,6 @@ class Desk:
         """All facts here, the retired ones, too."""
         return await self.memory.semantic.facts({"retired": True}, limit=sys.maxsize)
 
-    async def read_turns(self, ids: Iterable[str] | None = None, **where: Any) -> dict[str, Turn]:
-        """The turns here of these ids, forgotten ones, too, or all that match."""
-        wanted = None if ids is None else tuple(dict.fromkeys(ids))
-        channels, out = self.memory.scope.readable_channels(), dict[str, Turn]()
-        if wanted is not None:
-            for start in range(0, len(wanted), READ_BATCH):
-                part = Where(kinds=("Turn",), channels=channels, ids=wanted[start : start + READ_BATCH])
-                found = await self.memory.engine.log.find(self.memory.scope, part, limit=READ_BATCH)
-                out |= {turn.id: turn for turn in found if isinstance(turn, Turn)}
-            return out
-        rest = Where(kinds=("Turn",), channels=channels, **where)
-        while page := await self.memory.engine.log.find(self.memory.scope, rest, order="id", limit=READ_BATCH):
-            out |= {turn.id: turn for turn in page if isinstance(turn, Turn)}
-            rest = replace(rest, after_id=page[-1].id)
-        return out
-
     async def find(self, record_id: str) -> MemoryRecord:
         """What the memory of this id is now; NotFound when there is none, or it was deleted."""
         record = await self._read_record(record_id)
@@ -100,18 +83,14 @@ class Desk:
         return record
 
     async def _read_record(self, record_id: str) -> MemoryRecord | None:
-        where = Where(kinds=("Fact", "Turn"), ids=(record_id,), channels=self.memory.scope.readable_channels())
-        for record in await self.memory.engine.log.find(self.memory.scope, where, limit=2):
-            if isinstance(record, Fact | Turn):
-                return record
-        return None
+        for fact in await self.memory.records.find(Fact, [record_id]):
+            return fact
+        return next(iter(await self.memory.records.find(Turn, [record_id])), None)
 
     async def _find_replacement(self, turn_id: str) -> Fact | None:
         """The first fact that took a turn's place."""
         asked = {"source": shapes.REPLACEMENT_SOURCE + turn_id, "retired": True}
-        for fact in await self.memory.semantic.facts(asked, limit=1):
-            return fact
-        return None
+        return next(iter(await self.memory.semantic.facts(asked, limit=1)), None)
 
     async def name(self, record: MemoryRecord) -> str:
         """The id of a memory: that of its first version, whatever became of it."""
@@ -138,8 +117,8 @@ class Desk:
 
     async def _read_messages(self, records: Sequence[MemoryRecord]) -> dict[str, Turn]:
         messages = {record.id: record for record in records if isinstance(record, Turn)}
-        asked = (name for record in records if isinstance(record, Fact) for name in record.source_turn_ids)
-        return messages | await self.read_turns(asked)
+        asked = [name for record in records if isinstance(record, Fact) for name in record.source_turn_ids]
+        return messages | {turn.id: turn for turn in await self.memory.records.find(Turn, asked)}
 
     async def select(self, records: Sequence[MemoryRecord], selection: Selection) -> list[MemoryRecord]:
         """Those of the selection's run and metadata, in this order."""
@@ -151,7 +130,7 @@ class Desk:
     async def list_memories(self, selection: Selection, *, all_messages: bool = False) -> Sequence[MemoryRecord]:
         """Memories, latest first; with `all_messages` also those that facts were read from."""
         facts, now = await self.read_facts(), self.memory.engine.clock.now()
-        turns = (await self.read_turns(status=("active",), conversation_id=selection.run_id)).values()
+        turns = await self.memory.records.find(Turn, status=Status.ACTIVE, conversation_id=selection.run_id)
         used = {name for fact in facts for name in fact.source_turn_ids}
         messages = [turn for turn in turns if all_messages or (turn.id not in used and is_substantive(turn))]
         echoes = set() if all_messages else shapes.find_echoes(facts)
@@ -264,12 +243,11 @@ class Desk:
 
     async def read_history(self, record_id: str) -> list[MemoryRecord]:
         """All versions of a memory, also of a deleted one, in order of time; NotFound when there was none."""
-        record, scope = await self._read_record(record_id), self.memory.scope
+        record = await self._read_record(record_id)
         versions: list[MemoryRecord] = []
         if isinstance(record, Turn):
-            stored = await self.memory.engine.log.versions(("Turn", record_id), scope)
+            versions += await self.memory.records.versions(record)
             replacement = await self._find_replacement(record_id)
-            versions = [each for each in stored if isinstance(each, Turn)]
             if replacement is not None:
                 versions = [each for each in versions if each.status is not Status.FORGOTTEN]
             record = replacement
@@ -284,7 +262,7 @@ def open_desk(request: Request, caller: Reader, selection: Selection) -> Desk:
     fields = place_turn(ViewFields(agent_id=selection.agent_id, conversation_id=selection.run_id))
     memory = open_view(request, acting, fields)
     if fields.channel is not None:
-        memory.scope = memory.scope.with_channels((fields.channel,))
+        memory = memory.scoped(channels=(fields.channel,))
     return Desk(memory, "" if acting is caller else f"@{acting.user_id}")
 
 
@@ -295,11 +273,9 @@ async def find_desk(request: Request, caller: Reader, memory_id: str) -> tuple[D
     others = [(record_id, choose_user(request, caller, user_id))] if user_id else []
     for named, acting in own + others:
         view = open_view(request, acting, ViewFields())
-        where = Where(kinds=("Fact", "Turn"), ids=(check_identifier(named, "memory_id"),))
-        for record in await view.engine.log.find(view.scope, where, limit=1):
-            agent_id = agent_of_channel(record.channel)
+        for channel in await view.records.channels(MEMORY_KINDS, [check_identifier(named, "memory_id")]):
             try:
-                memory = open_view(request, acting, ViewFields(agent_id=agent_id, channel=record.channel))
+                memory = open_view(request, acting, ViewFields(agent_id=agent_of_channel(channel), channel=channel))
             except RequestError:  # a key of another channel: nothing is told of what lies here
                 break
             return Desk(memory, "" if acting is caller else f"@{acting.user_id}"), named
@@ -309,15 +285,10 @@ async def find_desk(request: Request, caller: Reader, memory_id: str) -> tuple[D
 async def open_all_desks(request: Request, caller: Reader) -> list[Desk]:
     """The desk of the shared channels and one for each agent with memories, as far as the caller's key reaches."""
     shared = open_desk(request, caller, Selection())
-    agents: set[str] = set()
-    if caller.channel is None and caller.agent_id is None:
-        view = shared.memory
-        for kind in ("Fact", "Turn"):
-            rest = Where(kinds=(kind,))
-            while page := await view.engine.log.find(view.scope, rest, order="id", limit=READ_BATCH):
-                agents |= {agent for record in page if (agent := agent_of_channel(record.channel)) is not None}
-                rest = replace(rest, after_id=page[-1].id)
-    return [shared, *(open_desk(request, caller, Selection(agent_id=name)) for name in sorted(agents))]
+    if caller.channel is not None or caller.agent_id is not None:
+        return [shared]
+    agents = [agent_of_channel(channel) for channel in await shared.memory.records.channels(MEMORY_KINDS)]
+    return [shared, *(open_desk(request, caller, Selection(agent_id=name)) for name in agents if name is not None)]
 
 
 async def forget_selected(desk: Desk, selection: Selection) -> int:

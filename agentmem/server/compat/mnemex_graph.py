@@ -152,9 +152,7 @@ async def _show(memory: AsyncAgentMemory, facts: Sequence[Fact], *, with_score: 
 
 def _open_relations(memory: AsyncAgentMemory) -> AsyncAgentMemory:
     """The memory as it writes relations: beside its own channels it reads that of the relations."""
-    own = memory.scoped(channel=CHANNEL)
-    own.scope = own.scope.with_channels(tuple(dict.fromkeys((CHANNEL, *memory.scope.readable_channels()))))
-    return own
+    return memory.scoped(channel=CHANNEL, channels=(CHANNEL, *memory.scope.readable_channels()))
 
 
 async def relate_memories(

@@ -107,11 +107,15 @@ class UsedFact:
 
 async def read_use(memory: AsyncAgentMemory, facts: Sequence[Fact]) -> list[UsedFact]:
     """Facts with their use, in the same order."""
-    engine = memory.engine
-    now, found = engine.clock.now(), await engine.log.usage([fact.key for fact in facts], memory.scope)
-    used = [found.get(fact.key) or RecordUsage(*fact.key) for fact in facts]
+    now, decay = memory.engine.clock.now(), memory.settings.decay
     return [
-        UsedFact(fact, usage, now, _score(memory, fact, usage, now)) for fact, usage in zip(facts, used, strict=True)
+        UsedFact(
+            fact,
+            usage,
+            now,
+            round(decay_score_now(fact, usage, now, decay), 4) if fact.tier == SHORT_TERM else LASTING_SCORE,
+        )
+        for fact, usage in zip(facts, await memory.records.usage(facts), strict=True)
     ]
 
 
@@ -148,10 +152,8 @@ async def list_memories(
 
 async def read_names(memory: AsyncAgentMemory, facts: Sequence[Fact]) -> dict[str, str]:
     """The names of the entities that facts are about, by id."""
-    ids = list(dict.fromkeys(entity for fact in facts for entity in fact.entity_ids))
-    found = await memory.engine.log.read_records("Entity", ids, memory.scope) if ids else []
-    readable = memory.scope.readable_channels()
-    return {each.id: each.name for each in found if isinstance(each, Entity) and each.channel in readable}
+    found = await memory.records.find(Entity, [entity for fact in facts for entity in fact.entity_ids])
+    return {each.id: each.name for each in found}
 
 
 def has_tag(fact: Fact, tags: Sequence[str] | None) -> bool:
@@ -185,8 +187,3 @@ def shorten_text(text: str, length: int | None = None) -> str:
 def format_moment(moment: datetime | None) -> str:
     """As ISO 8601; empty for none."""
     return "" if moment is None else moment.isoformat(timespec="seconds")
-
-
-def _score(memory: AsyncAgentMemory, fact: Fact, usage: RecordUsage, now: datetime) -> float:
-    fades = fact.tier == SHORT_TERM
-    return round(decay_score_now(fact, usage, now, memory.settings.decay), 4) if fades else LASTING_SCORE

@@ -5,7 +5,6 @@ A memory of Mnemex is a fact that fades until it is promoted.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 from typing import Annotated, Any, Literal
 
@@ -16,6 +15,7 @@ from agentmem.core.plain_values import describe_value
 from agentmem.core.records import Entity, Fact, build_record
 from agentmem.errors import InvalidRecord
 from agentmem.facade.async_memory import AsyncAgentMemory
+from agentmem.jobs.job import RecordNote
 from agentmem.memory.curation import JobReportProtocol
 from agentmem.server.compat.mnemex_clusters import MNEMEX_CLUSTER_TOOLS
 from agentmem.server.compat.mnemex_graph import MNEMEX_GRAPH_TOOLS
@@ -38,8 +38,6 @@ NO_VAULT = (
     "The setting `vault` names no folder, so there is nowhere to promote to. The person who runs the server sets "
     "AGENTMEM_VAULT to a folder, for instance that of Obsidian. Nothing was promoted."
 )
-_COLLECTED = re.compile(r"Fact (\S+): (?:archived|deleted): ")  # a note of the job `gc`
-_PROMOTED = re.compile(r"(\S+): (?:kept|spread): (.+)")  # a note of the job `promote`
 
 
 class SavedMemory(Answer):
@@ -253,7 +251,8 @@ async def gc(
 
 
 def _read_collected_ids(report: JobReportProtocol) -> list[str]:
-    return [found[1] for note in report.notes if (found := _COLLECTED.match(note))]
+    notes = [note for note in report.notes if isinstance(note, RecordNote) and note.action in ("archived", "deleted")]
+    return [note.record.id for note in notes if note.record.kind == "Fact"]
 
 
 @tool("Promote a memory", is_whole_user=True, is_idempotent=True)
@@ -298,10 +297,10 @@ async def promote_memory(
 async def _promote_deserving(memory: AsyncAgentMemory, dry_run: bool, force: bool) -> PromotedMemories:
     """What the job `promote` does: it goes by the settings, whatever `force` says."""
     (report,) = await memory.consolidate("promote", dry_run)
-    reasons = {found[1]: found[2] for note in report.notes if (found := _PROMOTED.match(note))}
+    reasons = {note.record.id: note.reason for note in report.notes if isinstance(note, RecordNote)}
     facts, hidden = await find_memories(memory, list(reasons))
     shown = await read_use(memory, facts)
-    notices = [note for note in report.notes if not _PROMOTED.match(note)]
+    notices = [note for note in report.notes if not isinstance(note, RecordNote)]
     notices += ["force was not used: it goes with memory_id."] if force else []
     notices += [f"{len(hidden)} more are of channels that you cannot read."] if hidden else []
     return PromotedMemories(

@@ -8,7 +8,6 @@ from typing import Annotated
 from fastapi import APIRouter, Query, Request
 from pydantic import BaseModel
 
-from agentmem.core.changes import Change, WriteAttempt
 from agentmem.core.clock import EPOCH
 from agentmem.core.records import Conversation, Fact, Turn
 from agentmem.core.scope import self_channel
@@ -148,14 +147,8 @@ async def clear_memory(request: Request, caller: Writer, name: str) -> ClearAnsw
 async def start_session(request: Request, caller: Writer, name: str) -> SessionAnswer:
     """Begin a new session, with a conversation of the same id: the window is empty until the next turn."""
     memory = _open_agent(request, caller, name)
-    session_id = f"{SESSION_PREFIX}{memory.engine.ids.new_id()}"
-
-    async def make(write: WriteAttempt) -> Change:
-        new = Conversation(id=session_id, channel=memory.scope.channel, started_at=write.now, agent_id=name)
-        return write.build_change(new)
-
-    await memory.engine.write(memory.scope, "start_session", make, kind="Conversation")
-    return SessionAnswer(session_id=session_id, conversation_id=session_id)
+    session = await memory.episodic.start_session(f"{SESSION_PREFIX}{memory.engine.ids.new_id()}")
+    return SessionAnswer(session_id=session.id, conversation_id=session.id)
 
 
 async def _find_session(memory: AsyncAgentMemory) -> Conversation | None:
@@ -173,9 +166,7 @@ def _is_in_session(turn: Turn, session: Conversation) -> bool:
 def _open_agent(request: Request, caller: Caller, name: str) -> AsyncAgentMemory:
     """The view of an agent that stands in its own channel and reads nothing else."""
     channel = self_channel(name)
-    memory = open_view(request, caller, ViewFields(agent_id=name, channel=channel))
-    memory.scope = memory.scope.with_channels((channel,))
-    return memory
+    return open_view(request, caller, ViewFields(agent_id=name, channel=channel)).scoped(channels=(channel,))
 
 
 async def _search(memory: AsyncAgentMemory, query: str, limit: int) -> LongTermAnswer:

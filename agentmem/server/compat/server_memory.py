@@ -6,7 +6,7 @@ They stand in a channel of their own. An observation is a fact about its entity,
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 from typing import Annotated
 
 from pydantic import BaseModel, ConfigDict, Field
@@ -156,11 +156,9 @@ async def delete_entities(
     memory = _open_channel(memory)
     for name in entity_names:
         for entity in await memory.semantic.entities(name):
-            for edge in await _read_edges(memory, [entity]):
-                await memory.forget(edge.id)
-            for fact in await memory.semantic.facts({"entity_ids": entity.id}, limit=MAX_READ):
-                await memory.forget(fact.id)
-            await memory.forget(entity.id)
+            edges = await memory.records.relations([entity], limit=MAX_READ)
+            for each in (*edges, *await _read_facts(memory, entity), entity):
+                await memory.forget(each.id)
     return Deletion(message="Entities deleted successfully")
 
 
@@ -172,7 +170,7 @@ async def delete_observations(
     memory = _open_channel(memory)
     for asked in deletions:
         for entity in await memory.semantic.entities(asked.entity_name):
-            for fact in await memory.semantic.facts({"entity_ids": entity.id}, limit=MAX_READ):
+            for fact in await _read_facts(memory, entity):
                 if fact.claim in asked.observations:
                     await memory.forget(fact.id)
     return Deletion(message="Observations deleted successfully")
@@ -223,9 +221,7 @@ async def open_nodes(memory: AsyncAgentMemory, names: Annotated[list[str], "Name
 
 
 def _open_channel(memory: AsyncAgentMemory) -> AsyncAgentMemory:
-    own = memory.scoped(channel=CHANNEL)
-    own.scope = own.scope.with_channels((CHANNEL,))
-    return own
+    return memory.scoped(channel=CHANNEL, channels=(CHANNEL,))
 
 
 async def _get_node(memory: AsyncAgentMemory, name: str) -> Entity:
@@ -241,8 +237,12 @@ def _check_claims(claims: Sequence[str]) -> None:
         build_record(Fact, claim=claim)
 
 
+async def _read_facts(memory: AsyncAgentMemory, entity: Entity) -> list[Fact]:
+    return await memory.semantic.facts({"entity_ids": entity.id}, limit=MAX_READ)
+
+
 async def _add_facts(memory: AsyncAgentMemory, entity: Entity, claims: Sequence[str]) -> list[str]:
-    known = {fact.claim for fact in await memory.semantic.facts({"entity_ids": entity.id}, limit=MAX_READ)}
+    known = {fact.claim for fact in await _read_facts(memory, entity)}
     added = [claim for claim in dict.fromkeys(claims) if claim not in known]
     for claim in added:
         await memory.learn_fact(claim, entity_ids=[entity.id], slot="")  # kept word for word
@@ -250,53 +250,41 @@ async def _add_facts(memory: AsyncAgentMemory, entity: Entity, claims: Sequence[
 
 
 async def _find_edges(memory: AsyncAgentMemory, source: Entity, target: Entity, relation: str) -> list[Edge]:
-    return [
-        edge
-        for edge in await _read_edges(memory, [source])
-        if (edge.source, edge.target) == (source.id, target.id) and _same_name(_name_relation(edge), relation)
-    ]
+    def same(name: str) -> bool:  # the library has one spelling of a known kind
+        known = relation.upper().replace(" ", "_")
+        return name == relation or name.upper().replace(" ", "_") == known in RELATION_KINDS
+
+    edges = await memory.records.relations([source], limit=MAX_READ)
+    return [edge for edge in edges if edge.target == target.id and edge.source == source.id and same(_get_name(edge))]
 
 
-async def _read_edges(memory: AsyncAgentMemory, entities: Collection[Entity]) -> list[Edge]:
-    """The relations that entities stand in."""
-    keys = [entity.key for entity in entities]
-    return await memory.engine.graph.edges(keys, memory.scope, RELATION_KINDS, MAX_READ)
-
-
-def _same_name(one: str, other: str) -> bool:
-    """Whether two names of a relation are the same to the library, to which a known kind has one spelling."""
-    return one == other or one.upper().replace(" ", "_") == other.upper().replace(" ", "_") in RELATION_KINDS
-
-
-def _name_relation(edge: Edge) -> str:
-    """What a relation was called when it was made."""
+def _get_name(edge: Edge) -> str:
     return str(edge.properties.get("name") or edge.edge_kind.value)
 
 
-async def _build_graph(memory: AsyncAgentMemory, entities: Collection[Entity]) -> Graph:
+async def _build_graph(memory: AsyncAgentMemory, entities: Sequence[Entity]) -> Graph:
     claims = defaultdict[str, list[str]](list)
     facts = await memory.semantic.facts(limit=MAX_READ)
     for fact in facts:
         for entity_id in fact.entity_ids:
             claims[entity_id].append(fact.claim)
-    edges = await _read_edges(memory, entities)
-    ends = list(dict.fromkeys(end for edge in edges for end in (edge.source, edge.target)))
-    others = await memory.engine.log.read_records("Entity", ends, memory.scope)
-    names = {each.id: each.name for each in (*others, *entities) if isinstance(each, Entity)}
-    cut = [
-        what
-        for what, read in (("entities", entities), ("observations", facts), ("relations", edges))
-        if len(read) >= MAX_READ
-    ]
+    edges = await memory.records.relations(entities, limit=MAX_READ)
+    others = await memory.records.find(Entity, [end for edge in edges for end in (edge.source, edge.target)])
+    names = {each.id: each.name for each in (*others, *entities)}
+    read = {"entities": entities, "observations": facts, "relations": edges}
     return Graph(
         entities=[
             GraphEntity(name=each.name, entity_type=each.type, observations=claims[each.id]) for each in entities
         ],
         relations=[
-            GraphRelation(source=names[edge.source], target=names[edge.target], relation_type=_name_relation(edge))
+            GraphRelation(source=names[edge.source], target=names[edge.target], relation_type=_get_name(edge))
             for edge in edges
         ],
-        notices=[f"Only {MAX_READ:,} {what} were read; there may be more." for what in cut],
+        notices=[
+            f"Only {MAX_READ:,} {what} were read; there may be more."
+            for what, found in read.items()
+            if len(found) >= MAX_READ
+        ],
     )
 
 

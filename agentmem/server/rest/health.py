@@ -10,6 +10,7 @@ from fastapi.responses import HTMLResponse, JSONResponse, PlainTextResponse, Res
 from pydantic import BaseModel
 
 from agentmem import __version__
+from agentmem.admin.doctor import check_log
 from agentmem.facade.async_memory import AsyncAgentMemory
 from agentmem.server.docs_page import CONTENT_POLICY, render_docs_page
 from agentmem.server.metrics import METRICS_TYPE
@@ -81,5 +82,5 @@ async def _describe_routes(request: Request) -> dict[str, Any]:
 async def check_readiness(request: Request) -> HealthAnswer:
     """The log answers, too; 503 while it is away."""
     memory: AsyncAgentMemory = request.app.state.memory
-    await memory.engine.log.meta()
+    await check_log(memory.engine)
     return HealthAnswer()
