@@ -49,6 +49,16 @@ if TYPE_CHECKING:
 MAX_PROCEDURES_READ = 200  # the latest
 
 DEFAULT_CONTEXT_TOKENS = 4_000
+MAX_STANDING_INSTRUCTIONS = 10
+MAX_GOALS = 10
+# Shares of the budget. What a part leaves goes to the turns; the measures on LoCoMo, BEAM, LifeBench and RealMem are in
+# docs/context.md.
+KNOWLEDGE_SHARE = 0.3  # of facts, entities and what has worked, while there are turns
+INSTRUCTIONS_SHARE = 0.1  # of instructions that always hold
+SYNOPSIS_SHARE = 0.15  # of what is believed of the user and others, and of the synopsis
+RECENT_SHARE = 0.25  # of the conversation's last turns
+GOALS_SHARE = 0.1
+OUTPUTS_SHARE = 0.15  # of outputs of tools
 MAX_MISSES = 20  # records that may fail to fit before packing ends
 RECORDS_BEFORE_OUTPUTS = 10
 MAX_UNRANKED_BELIEFS = 200  # lines of beliefs that are considered though nothing found them
@@ -113,18 +123,15 @@ async def gather_sources(
     async def outputs() -> list[ToolOutputMatch]:
         return await working.search_outputs(request.search_text, options.outputs) if options.outputs else []
 
-    async def synopsis() -> Synopsis | None:
-        return await Synopses(context).read() if options.synopsis_room else None
-
     recent, known, goals, found, beliefs, local = await asyncio.gather(
         working.turns(options.recent),
-        synopsis(),
+        Synopses(context).read(),
         Goals(context).active(),
         outputs(),
         read_digest(context),
         read_local_time(context),
     )
-    return ContextSources(recent, known, goals[: options.goals], found, beliefs, local, find_order_slot)
+    return ContextSources(recent, known, goals[:MAX_GOALS], found, beliefs, local, find_order_slot)
 
 
 class Context(str):
@@ -214,7 +221,6 @@ def pack(
     instructions_share: float = 0.0,
     sources: ContextSources | None = None,
     questions: Mapping[Key, Turn] | None = None,
-    section_shares: ContextOptions | None = None,
     history_chars: int = 0,
     with_ids: bool = False,
     standings: Standings | None = None,
@@ -236,10 +242,9 @@ def pack(
     as_of = (sources or ContextSources()).local.localize(moment).date().isoformat() if moment else ""
     page = ContextBuilder(max_tokens * CHARS_PER_TOKEN if counter is None else max_tokens, counter, as_of)
     packing = _Packing(page, order, query, sources or ContextSources(), questions or {}, with_ids, moment, standings)
-    shares = section_shares or ContextOptions()
-    packing.add_standing(standing_instructions, instructions_share, profile or {}, shares)
+    packing.add_standing(standing_instructions, instructions_share, profile or {})
     packing.add_ranked(order[:RECORDS_BEFORE_OUTPUTS], knowledge_share)
-    packing.add_outputs(shares.outputs_room)
+    packing.add_outputs(OUTPUTS_SHARE)
     packing.add_ranked(order[RECORDS_BEFORE_OUTPUTS:], knowledge_share)
     page.widen_cuts()
     page.trim()
@@ -297,9 +302,7 @@ class _Packing:
                 self._beliefs.update(dict.fromkeys(line.keys, entry))
         self._unsure = find_unreplaced_stale(self.order)
 
-    def add_standing(
-        self, instructions: Sequence[Procedure], share: float, profile: Mapping[str, Any], shares: ContextOptions
-    ) -> None:
+    def add_standing(self, instructions: Sequence[Procedure], share: float, profile: Mapping[str, Any]) -> None:
         """Add what a context holds whatever was found, each part in its room."""
         page, sources = self.page, self.sources
         self._settle_orders(instructions)
@@ -310,11 +313,11 @@ class _Packing:
         self._add_profile(profile)
         rank = {key: number for number, key in enumerate(record.key for record in self.order[:RECORDS_BEFORE_OUTPUTS])}
         lines.sort(key=lambda entry: min(rank.get(key, len(rank)) for key in entry.keys))
-        page.add_within_share(lines, shares.synopsis_room)
-        page.add_within_share(self._synopsis_lines(), shares.synopsis_room)
+        page.add_within_share(lines, SYNOPSIS_SHARE)
+        page.add_within_share(self._synopsis_lines(), SYNOPSIS_SHARE)
         recent = [turn for turn in reversed(sources.recent_turns) if has_content(turn.content)]
-        page.add_within_share((self._build_turn_line(turn) for turn in recent), shares.recent_room)
-        page.add_within_share((self._build_line(goal, n) for n, goal in enumerate(sources.goals)), shares.goals_room)
+        page.add_within_share((self._build_turn_line(turn) for turn in recent), RECENT_SHARE)
+        page.add_within_share((self._build_line(goal, n) for n, goal in enumerate(sources.goals)), GOALS_SHARE)
 
     def _settle_orders(self, instructions: Sequence[Procedure]) -> None:
         """Leave out all orders about one slot but the latest, whether it is kept as a belief or as a procedure."""

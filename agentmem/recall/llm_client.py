@@ -13,12 +13,13 @@ from agentmem.errors import ConfigError
 from agentmem.models.protocols import LLMRequest
 from agentmem.models.retry import CircuitBreaker
 from agentmem.models.structured_llm import Budget, StructuredLLM
-from agentmem.recall.technique import TechniqueOptions
+from agentmem.recall.technique import DEADLINE, ENABLED, TechniqueOptions
 from agentmem.text.templates import load_templates
 
 M = TypeVar("M", bound=BaseModel)
 
 PURPOSE = "recall"
+LIST_WEIGHT = "Weight of its list; those of the question's own words weigh 1 each."
 MAX_CACHED_REPLIES = 1_000
 MAX_QUESTION_CHARS = 2_000
 """Characters of a query that a model is shown."""
@@ -43,8 +44,9 @@ class LLMSource(Protocol):
 class LLMTechniqueOptions(TechniqueOptions):
     """Settings of a technique that asks a language model: switched on by hand, with a longer deadline."""
 
-    enabled: bool = False
-    deadline: float = Field(default=5.0, gt=0)
+    enabled: bool = Field(default=False, description=ENABLED)
+    deadline: float = Field(default=5.0, gt=0, description=DEADLINE)
+    weight: float = Field(default=1.0, gt=0, description=LIST_WEIGHT)
 
 
 class CachedLLM:

@@ -1,4 +1,4 @@
-"""The settings of recall: a section per technique, and `ranking`, `rerank`, `reranker` and `context`."""
+"""The settings of recall: a section per technique, and `ranking`, `reranker` and `context`."""
 
 from __future__ import annotations
 
@@ -12,84 +12,78 @@ from typing import Any, TypeVar
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from agentmem.core.plain_values import describe_value
-from agentmem.core.ranking import RRF_K, FusionMethod
+from agentmem.core.ranking import FusionMethod
 from agentmem.core.records import KINDS
 from agentmem.errors import ConfigError, InvalidRecord
 from agentmem.recall import techniques
-from agentmem.recall.late_interaction import LateInteractionOptions
 from agentmem.recall.technique import TechniqueOptions
+from agentmem.settings.old_names import refuse_old_names
 
 OptionsT = TypeVar("OptionsT", bound=BaseModel)
-BEST_PROFILE_PRIOR = 0.1
 
 
 class RankingOptions(BaseModel):
-    """Fusion and factors.
-
-    `pool`: candidates per kind that are looked at closely, at least twice top_k. `conversation_prior`: added to the
-    turns of a conversation with good matches (.1 in profile `best`). `per_conversation`: turns beyond so many of one
-    conversation go behind the rest, 0 for off. `few_turns`: below so many, scales are taken over all kinds and
-    `statement_ratio` is unknown. `stale`: what a fact counts whose premise fell. `goal`: by how much at most what
-    serves an active goal counts more; 0 for off. `review`: share of the places among facts that go to those about to be
-    forgotten, of which at least `review_fit` of the best one's score is asked; 0 for off. `deadline`: seconds in which
-    techniques and models are asked, beside the deadline of each; there is none when ids are seeded.
-    `kinds` and `recency` count where kinds are ranked together; a kind not named counts `other`. `by_time`: whether
-    what holds at the moment that a question is about comes before what does not.
-    """
+    """How the lists of the techniques become one ranking."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
-    fusion: FusionMethod = "minmax"
-    rrf_k: int = Field(default=RRF_K, ge=1)
-    pool: int = Field(default=50, ge=1, le=1000)
-    conversation_prior: float = Field(default=0.0, ge=0)
-    per_conversation: int = Field(default=0, ge=0)
-    few_turns: int = Field(default=20, ge=0)
-    kinds: dict[str, float] = {"Turn": 0.3, "Fact": 0.25, "Entity": 0.2, "Strategy": 0.15, "Procedure": 0.15}
-    other: float = Field(default=0.2, gt=0)
-    recency: float = Field(default=0.1, ge=0)
-    current: float = Field(default=1.2, gt=0)
-    past: float = Field(default=0.7, gt=0)
-    active_channel: float = Field(default=1.2, gt=0)
-    stale: float = Field(default=0.5, gt=0)
-    goal: float = Field(default=0.1, ge=0, le=1)
-    review: float = Field(default=0.3, ge=0, le=1)
-    review_fit: float = Field(default=0.5, ge=0, le=1)
-    deadline: float = Field(default=10.0, gt=0)
-    by_time: bool = True
+    fusion: FusionMethod = Field(
+        default="minmax", description="How lists are joined: by scaled scores, or by reciprocal ranks."
+    )
+    pool: int = Field(
+        default=50,
+        ge=1,
+        le=1000,
+        description="Records of each kind that are looked at closely; at least twice `top_k`.",
+    )
+    per_conversation: int = Field(
+        default=0, ge=0, description="Turns of one conversation beyond which more go behind the rest; 0 for off."
+    )
+    kinds: dict[str, float] = Field(
+        default={"Turn": 0.3, "Fact": 0.25, "Entity": 0.2, "Strategy": 0.15, "Procedure": 0.15},
+        description="What each kind counts where all are ranked together; a kind left out keeps its number.",
+    )
+    recency: float = Field(
+        default=0.1,
+        ge=0,
+        description="How much more a record counts at most that was just delivered, where kinds are ranked together.",
+    )
+    current: float = Field(default=1.2, gt=0, description="Factor of facts about the present.")
+    past: float = Field(default=0.7, gt=0, description="Factor of facts about the past.")
+    review: float = Field(
+        default=0.3,
+        ge=0,
+        le=1,
+        description="Share of the places among facts that go to those about to be forgotten; 0 for off.",
+    )
+    deadline: float = Field(
+        default=10.0,
+        gt=0,
+        description="Seconds for all techniques and models that one recall asks; there is no bound with `seed`.",
+    )
+    by_time: bool = Field(
+        default=True, description="Whether what holds at the moment that a question is about comes first."
+    )
 
 
 class ContextOptions(BaseModel):
-    """`knowledge`: share of the budget that facts, entities and goals may take while there are turns. `standing`: how
-    many instructions that always hold stand in every context, and `instructions` their share of the budget. So many
-    `recent` turns, `goals` and `outputs` of tools are considered, whatever was asked; each takes at most its room, a
-    share of the budget, as does the profile with the synopsis. `length_price` is what each doubling of a turn's length
-    over 200 characters costs it, in points of its score."""
+    """What `context()` considers whatever was asked."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
-    knowledge: float = Field(default=0.3, ge=0, le=1)
-    standing: int = Field(default=10, ge=0, le=100)
-    instructions: float = Field(default=0.1, ge=0, le=1)
-    recent: int = Field(default=10, ge=0, le=1000)
-    recent_room: float = Field(default=0.25, ge=0, le=1)
-    goals: int = Field(default=10, ge=0, le=100)
-    goals_room: float = Field(default=0.1, ge=0, le=1)
-    outputs: int = Field(default=5, ge=0, le=100)
-    outputs_room: float = Field(default=0.15, ge=0, le=1)
-    synopsis_room: float = Field(default=0.15, ge=0, le=1)
-    length_price: float = Field(default=0.075, ge=0, le=1)
+    recent: int = Field(default=10, ge=0, le=1000, description="Last turns of the conversation that are considered.")
+    outputs: int = Field(default=5, ge=0, le=100, description="Outputs of tools that are considered.")
 
 
 class BoundedRerankOptions(BaseModel):
-    """For the model that the setting `reranker` names: it looks at the first `depth` turns, and none of them falls by
-    more than `most` places. `deadline` is in seconds; there is none when ids are seeded."""
+    """For the model that the setting `reranker` names."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
-    depth: int = Field(default=20, ge=2, le=100)
-    most: int = Field(default=2, ge=0)
-    deadline: float = Field(default=5.0, gt=0)
+    depth: int = Field(default=20, ge=2, le=100, description="Turns, best first, that it looks at.")
+    deadline: float = Field(
+        default=5.0, gt=0, description="Seconds after which the order stays as it was; there is no bound with `seed`."
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,14 +97,18 @@ class Technique:
 
 @dataclass(frozen=True, slots=True)
 class RecallOptions:
-    """Everything recall needs to know. `rerank` is None in the default profile."""
+    """Everything recall needs to know."""
 
     profile: str
     techniques: tuple[Technique, ...]
     ranking: RankingOptions
-    rerank: LateInteractionOptions | None
     reranker: BoundedRerankOptions
     context: ContextOptions
+
+    @property
+    def reranks(self) -> bool:
+        """Whether the best turns are looked at again by their word pieces."""
+        return self.profile == "best"
 
     def select_techniques(self, chosen: Collection[str] | None) -> list[Technique]:
         """The techniques that run: those enabled, or exactly those chosen. Raises InvalidRecord for an unknown name."""
@@ -152,18 +150,16 @@ def parse_options(
     `describe_origin` gives the source of an option by its path, to be put behind its name; see `Settings.where`.
     """
     modules = discover_techniques()
-    sections = {"ranking", "rerank", "reranker", "context"}
-    for name in raw:
+    sections = {"ranking", "reranker", "context"}
+    for name, given in raw.items():
+        refuse_old_names(("recall", name), given, describe_origin)
         if name not in sections and name not in modules:
             known = ", ".join(sorted({*modules, *sections}))
             raise ConfigError(f"unknown section recall.{name}{describe_origin('recall', name)}; known ones: {known}")
     ranking = dict(raw.get("ranking", {}))
-    if profile == "best":
-        ranking.setdefault("conversation_prior", BEST_PROFILE_PRIOR)
     weights = ranking.get("kinds")
     if isinstance(weights, Mapping):
         ranking["kinds"] = {**RankingOptions().kinds, **weights}
-    rerank = _parse_section(LateInteractionOptions, "rerank", raw, describe_origin)  # checked in either profile
     options = RecallOptions(
         profile=profile,
         techniques=tuple(
@@ -171,7 +167,6 @@ def parse_options(
             for name, module in modules.items()
         ),
         ranking=_parse_section(RankingOptions, "ranking", {"ranking": ranking}, describe_origin),
-        rerank=rerank if profile == "best" else None,
         reranker=_parse_section(BoundedRerankOptions, "reranker", raw, describe_origin),
         context=_parse_section(ContextOptions, "context", raw, describe_origin),
     )

@@ -24,13 +24,23 @@ from agentmem.errors import InvalidRecord
 from agentmem.memory.semantic.belief_digest import BeliefDigest
 from agentmem.memory.semantic.standing import Standings
 from agentmem.models.protocols import Reranker, TokenVectors
+from agentmem.recall import visibility
 from agentmem.recall.bundle import DeliveredRecords, MemoryBundle, read_profile, read_user_context
 from agentmem.recall.cache import RankingCache
 from agentmem.recall.chronology import is_answered_by_belief, order_by_time
-from agentmem.recall.context import DEFAULT_CONTEXT_TOKENS, Context, ContextSources, pack, read_standing_instructions
+from agentmem.recall.context import (
+    DEFAULT_CONTEXT_TOKENS,
+    INSTRUCTIONS_SHARE,
+    KNOWLEDGE_SHARE,
+    MAX_STANDING_INSTRUCTIONS,
+    Context,
+    ContextSources,
+    pack,
+    read_standing_instructions,
+)
 from agentmem.recall.evidence import find_fitting
 from agentmem.recall.executor import Deadline, RecallMetrics, build_notices, run_techniques
-from agentmem.recall.late_interaction import rerank_late_interaction
+from agentmem.recall.late_interaction import DEPTH, rerank_late_interaction
 from agentmem.recall.llm_client import CachedLLM
 from agentmem.recall.options import ContextOptions, parse_options
 from agentmem.recall.receipt import (
@@ -66,6 +76,12 @@ NOTICE_TOKENS_PENDING = "Word piece vectors, which profile best needs, are not t
 MAX_CONTEXT_CANDIDATES = 2_000  # records considered for one context
 SPARE_RECORDS = 30  # records read beyond what should fit
 MAX_THREAD_LEADS = 3
+CONVERSATION_PRIOR = 0.1
+"""Added to the turns of a conversation with good matches in profile `best`; measured in docs/recall.md: R@10 of the
+dialogues +.003, of the messages -.006 (786 and 170 questions)."""
+LENGTH_PRICE = 0.075
+"""What each doubling of a turn's length over FREE_WORDS costs it in a context, in points of its score; the measures on
+LoCoMo, BEAM, LifeBench and RealMem are in docs/context.md."""
 MAX_REPLY_WORDS = 8  # words of a turn that may need the question before it
 FREE_WORDS = 35  # words of a turn that cost nothing in a context: some 200 characters
 DEFAULT_DECAY: DecayPolicy = DecayOptions()
@@ -187,10 +203,10 @@ class RecallLayer:
             _no_sources() if gather_sources is None else gather_sources(options),
         )
         self.metrics.add_recall(ranking.trace, relevant=ranking.relevant)
-        context, order = ranking.context, _context_candidates(ranking, max_tokens, options.length_price)
+        context, order = ranking.context, _context_candidates(ranking, max_tokens)
         asked = _find_questions(context, order)
         records = await _read_records(ranking, np.concatenate([order, list(asked.values())]).astype(np.int64))
-        standing = await read_standing_instructions(context, options.standing)
+        standing = await read_standing_instructions(context, MAX_STANDING_INSTRUCTIONS)
         packed = await asyncio.to_thread(
             pack,
             _select_present(order, records),
@@ -199,13 +215,12 @@ class RecallLayer:
             profile=await read_profile(context),
             max_tokens=max_tokens,
             counter=counter,
-            knowledge_share=options.knowledge,
+            knowledge_share=KNOWLEDGE_SHARE,
             notices=ranking.notices,
             standing_instructions=standing,
-            instructions_share=options.instructions,
+            instructions_share=INSTRUCTIONS_SHARE,
             sources=others,
             questions=_select_questions(asked, records),
-            section_shares=options,
             candidates=_candidate_keys(ranking),
             history_chars=_estimate_history_chars(context, records),
             with_ids=with_ids,
@@ -279,10 +294,10 @@ class RecallLayer:
         found = await run_techniques(techniques, query, context, self.source.clock, whole)
         fusion, short = await offload_if_large(context.columns.size, self._fuse, found.lists, context, pool)
         trace, said = found.trace, [*notices, *request.notices, *late]
-        about = await has_relevant_result(query, context, fusion, self.options.ranking.few_turns)
+        about = await has_relevant_result(query, context, fusion, visibility.FEW_TURNS)
         about = is_answered_by_belief(query, standings) or about
         said += [NOTICE_NOTHING_RELEVANT] if about is False else []
-        if self.options.rerank is not None and len(short.get("Turn", ())) > 1:
+        if self.options.reranks and len(short.get("Turn", ())) > 1:
             pieces = await embeddings.embed_tokens(query.parsed.text_without_names) if "whole" in found.lists else None
             again = await self._rerank_late_interaction(fusion, short["Turn"], pieces, context)
             said += [] if again else [NOTICE_TOKENS_PENDING]
@@ -306,19 +321,18 @@ class RecallLayer:
     ) -> tuple[Fusion, dict[str, Ints]]:
         """The fusion, and the best of each kind by it."""
         options = self.options.ranking
-        fusion = fuse(lists, context.mask, context.normalization_mask, method=options.fusion, k=options.rrf_k)
-        if options.conversation_prior and context.turn_mask.any():
+        fusion = fuse(lists, context.mask, context.normalization_mask, method=options.fusion)
+        if self.options.reranks and context.turn_mask.any():
             prior = conversation_prior(fusion.scores, context.turn_mask, context.columns)
-            fusion = add_bonus(fusion, "conversation", options.conversation_prior * prior)
+            fusion = add_bonus(fusion, "conversation", CONVERSATION_PRIOR * prior)
         return fusion, top_per_kind(fusion, context, pool)
 
     async def _rerank_late_interaction(
         self, fusion: Fusion, turn_ordinals: Ints, query_tokens: TokenVectors | None, context: SearchContext
     ) -> Fusion | None:
-        options = self.options.rerank
-        if query_tokens is None or options is None:
+        if query_tokens is None:
             return None
-        return await rerank_late_interaction(turn_ordinals[: options.depth], fusion, query_tokens, context, options)
+        return await rerank_late_interaction(turn_ordinals[:DEPTH], fusion, query_tokens, context)
 
     async def _build_receipt(self, ranking: RankedRecall, delivery: DeliveredRecords, stopwatch: Stopwatch) -> Receipt:
         context, selection, request = ranking.context, ranking.selection, ranking.query.request
@@ -422,16 +436,16 @@ def _find_thread_leads(ranking: RankedRecall) -> tuple[ThreadLead, ...]:
     )
 
 
-def _context_candidates(ranking: RankedRecall, max_tokens: int, length_price: float) -> Ints:
+def _context_candidates(ranking: RankedRecall, max_tokens: int) -> Ints:
     """Ordinals of all kinds, best first, as many as may fit by their number of words, and some more.
 
-    A turn costs `length_price` for each doubling of its length over `FREE_WORDS` words: a budget that one long turn
+    A turn costs `LENGTH_PRICE` for each doubling of its length over `FREE_WORDS` words: a budget that one long turn
     fills has no room for others.
     """
     selection, columns = ranking.selection, ranking.context.columns
     ordinals = np.concatenate([*selection.ordinals_by_kind.values(), NO_ORDINALS])
     lengths = np.maximum(columns.words, FREE_WORDS) / FREE_WORDS
-    prices = np.where(columns.kind == columns.kinds.find_code("Turn"), length_price * np.log2(lengths), 0.0)
+    prices = np.where(columns.kind == columns.kinds.find_code("Turn"), LENGTH_PRICE * np.log2(lengths), 0.0)
     order = top_k(selection.scores - prices, ordinals, len(ordinals), columns)
     most = np.cumsum(columns.words[order] + 2) <= 1.5 * max_tokens
     return order[: int(most.sum()) + SPARE_RECORDS]

@@ -27,6 +27,7 @@ from agentmem.recall.request import RecallQuery
 from agentmem.recall.technique import SearchContext
 
 LIST_NAME = "reranker"
+MAX_FALL = 2  # places that a turn may lose; measured in docs/techniques.md
 SCORE_STEP = 2e-6  # between places, as scores are compared to six decimals
 
 
@@ -60,7 +61,7 @@ class BoundedReranker:
             return fusion, TraceLine(LIST_NAME, watch.milliseconds(), {}, said, isinstance(error, TimeoutError))
         column = np.full(len(fusion.scores), np.nan, dtype=np.float32)
         column[order] = found
-        fresh = np.array(bounded_rerank(order.tolist(), found, self._options.most), dtype=np.int64)
+        fresh = np.array(bounded_rerank(order.tolist(), found, MAX_FALL), dtype=np.int64)
         lists = {**fusion.lists, LIST_NAME: ScoreList(column)}
         again = replace(fusion, scores=_reassign_scores(order, fresh, fusion.scores), lists=lists)
         return again, TraceLine(LIST_NAME, watch.milliseconds(), {LIST_NAME: len(order)})

@@ -51,6 +51,11 @@ from agentmem.text.tokenizer import tokenize
 
 HIDDEN_PREMISE_TEXT = "something that is not visible from here"
 
+ACTIVE_CHANNEL_FACTOR = 1.2  # of what is in the active channel
+STALE_FACTOR = 0.5  # of a fact whose premise fell
+GOAL_BOOST = 0.1  # by how much at most that counts more which serves an active goal
+REVIEW_FIT = 0.5  # share of the best fact's score that one needs that is raised for review
+OTHER_KIND_WEIGHT = 0.2  # of a kind that `recall.ranking.kinds` does not name
 MAX_GOALS = 3  # goals that count: what serves every one of many serves none
 # how far a record of a goal's conversation serves it, whatever it says; a cosine says the rest
 SAME_CONVERSATION_SCORE = 0.5
@@ -209,7 +214,7 @@ def interleave_due(
 ) -> Ints:
     """The facts of a ranking with those that are `due` for review raised among them, the most urgent first.
 
-    Only those are raised that fit the question: one of the lists that were fused gives them at least `review_fit` of
+    Only those are raised that fit the question: one of the lists that were fused gives them at least `REVIEW_FIT` of
     what it gives the best fact.
     """
     if not due or not len(order) or not options.review:
@@ -218,7 +223,7 @@ def interleave_due(
     for ranked in lists.values():
         if ranked.combine == "normalize":
             values = nan_to_zero(ranked.values[order])
-            fit |= (values > 0) & (values >= options.review_fit * values.max())
+            fit |= (values > 0) & (values >= REVIEW_FIT * values.max())
     places = {int(ordinal): place for place, ordinal in enumerate(order)}
     fitting = [ordinal for ordinal in due if ordinal in places and fit[places[ordinal]]]
     fitting.sort(key=lambda ordinal: (-due[ordinal], places[ordinal]))
@@ -352,7 +357,7 @@ async def select(
     factors = _state_factors(shortlists, context, records, options) | _salience_factors(
         shortlists, context, used, evaluation
     )
-    factors |= await goal_boost(shortlists, context, records, options.goal)
+    factors |= await goal_boost(shortlists, context, records, GOAL_BOOST)
     factors = {name: factor for name, factor in factors.items() if (factor != 1.0).any()}
     scores = fusion.scores
     for factor in factors.values():
@@ -389,14 +394,14 @@ def _state_factors(
     active = columns.channel == columns.channels.find_code(context.scope.channel)
     factors: dict[str, Doubles] = {}
     if not active[ordinals].all():
-        factors["channel"] = np.where(active, options.active_channel, 1.0)
+        factors["channel"] = np.where(active, ACTIVE_CHANNEL_FACTOR, 1.0)
     if records:
         facts = [(ordinal, record) for ordinal, record in records.items() if isinstance(record, Fact)]
         factors |= {name: ones.copy() for name in ("temporal", "trust", "stale")}
         for ordinal, fact in facts:
             factors["temporal"][ordinal] = temporal_factor(fact.temporal_context, options.current, options.past)
             factors["trust"][ordinal] = trust_factor(fact.trust)
-            factors["stale"][ordinal] = options.stale if fact.fallen_premise else 1.0
+            factors["stale"][ordinal] = STALE_FACTOR if fact.fallen_premise else 1.0
     return factors
 
 
@@ -462,7 +467,7 @@ def _cross_kind_weights(
     """What counts where kinds are ranked together: the kind, and how recently a record was delivered."""
     weights = np.ones(context.columns.size)
     for kind, ordinals in ordinals_by_kind.items():
-        weights[ordinals] = options.kinds.get(kind, options.other)
+        weights[ordinals] = options.kinds.get(kind, OTHER_KIND_WEIGHT)
     for ordinal, usage in usage_by_ordinal.items() if options.recency else ():
         weights[ordinal] *= recency_factor(usage.last_accessed, usage.access_count, now, options.recency)
     return weights

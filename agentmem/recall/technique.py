@@ -25,6 +25,9 @@ from agentmem.stores.values import Postings
 
 M = TypeVar("M", bound=BaseModel)
 
+ENABLED = "Whether a recall that names no techniques uses it."
+DEADLINE = "Seconds after which a recall goes on without it."
+
 EMBED_TIMEOUT_SECONDS = 2.0
 """Seconds that a query waits for its vector: some ten times what loading a local model takes on an idle machine."""
 
@@ -58,8 +61,8 @@ class TechniqueOptions(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
-    enabled: bool = True
-    deadline: float = Field(default=0.3, gt=0)
+    enabled: bool = Field(default=True, description=ENABLED)
+    deadline: float = Field(default=0.3, gt=0, description=DEADLINE)
 
 
 @dataclass(frozen=True, slots=True, eq=False)

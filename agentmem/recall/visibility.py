@@ -29,6 +29,7 @@ from agentmem.recall.technique import EMBED_TIMEOUT_SECONDS, AskLLM, SearchConte
 from agentmem.text.query_parser import parse_query
 
 DEFAULT_STATEMENT_RATIO = 0.5  # with fewer turns than say anything; a guess
+FEW_TURNS = 20  # below so many, scores are scaled over all kinds, and nothing is said about relevance
 MAX_ASKING_TURNS = 5  # at the end of a conversation, among which the one that asks is looked for
 
 FilterKey = tuple[object, ...]
@@ -230,7 +231,7 @@ async def open_search_context(
 
     `replay_at` is a journal position and the moment that counts as now, to repeat an earlier recall.
     """
-    few, active, scope = options.ranking.few_turns, scope.readable_channels(), scope.with_channels(request.channels)
+    active, scope = scope.readable_channels(), scope.with_channels(request.channels)
     through, now = (None, source.clock.now()) if replay_at is None else replay_at
     if through is None and request.known_at is not None:
         through = await source.log.seq_at_time(scope, request.known_at)
@@ -240,8 +241,8 @@ async def open_search_context(
     now = now if replay_at is not None else latest_moment(now, from_micros(columns.last_at))
     kept = cache.for_user(scope.user_id) if through is None else cache.for_user(scope.user_id).for_past_state()
     served = source.vector_projections[0] if source.vector_projections else None
-    embeddings = QueryEmbedder(cache, served, options.rerank is not None, with_timeouts=not source.is_deterministic)
-    visible = await offload_if_large(columns.size, visible_records, columns, request, scope, now, kept, few)
+    embeddings = QueryEmbedder(cache, served, options.reranks, with_timeouts=not source.is_deterministic)
+    visible = await offload_if_large(columns.size, visible_records, columns, request, scope, now, kept, FEW_TURNS)
     context = SearchContext(
         mask=visible.mask,
         turn_mask=visible.turn_mask,

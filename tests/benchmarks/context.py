@@ -3,8 +3,7 @@
 Stores each dialogue of LoCoMo-shaped files under a user of its own, runs all background jobs (unless `--no-jobs`), and
 asks its scored questions. Reported by dialogue: tokens of the full history and the share saved by the largest context,
 the share of questions whose evidence turns all stand whole in the context, and how long a context took with the
-synopsis cached. `--tokens` is the budget (4,000). Fails below the targets. `--rooms JSON` gives settings of
-`recall.context` to try.
+synopsis cached. `--tokens` is the budget (4,000). Fails below the targets.
 """
 
 from __future__ import annotations
@@ -110,14 +109,13 @@ def parser() -> argparse.ArgumentParser:
     found.add_argument("--models", type=Path, help="where local weights lie")
     found.add_argument("--no-jobs", action="store_true", help="leave the background jobs out")
     found.add_argument("--tokens", type=int, default=TOKENS, help="the budget")
-    found.add_argument("--rooms", type=json.loads, default={}, help="settings of recall.context, as JSON")
     return found
 
 
 def main() -> int:
     """Measure, print, and return 1 below the targets."""
     given = parser().parse_args()
-    settings = {"embedder": given.embedder, "models": given.models, "recall": {"context": given.rooms}}
+    settings = {"embedder": given.embedder, "models": given.models}
     results = []
     with tempfile.TemporaryDirectory() as home:
         for dialogue in load_dialogues(given.data):

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import AbstractAsyncContextManager
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager, ExitStack, asynccontextmanager
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
+from unittest.mock import patch
 
 from agentmem.errors import InvalidRecord
 from tests.benchmarks.datasets import BenchmarkDialogue, Question
@@ -30,10 +31,22 @@ OpenMemory = Callable[[Mapping[str, Any]], AbstractAsyncContextManager[Benchmark
 
 @dataclass(frozen=True)
 class Configuration:
-    """A named set of settings for reading; what is stored must not depend on them."""
+    """A named set of settings for reading; what is stored must not depend on them. `constants` are numbers of modules
+    that take another value meanwhile, by their full names.
+    """
 
     name: str
     settings: Mapping[str, Any] = field(default_factory=dict)
+    constants: Mapping[str, float] = field(default_factory=dict)
+
+    @asynccontextmanager
+    async def open(self, open_memory: OpenMemory) -> AsyncIterator[BenchmarkMemory]:
+        """A memory with these settings and constants, to be used with `async with`."""
+        with ExitStack() as patched:
+            for name, value in self.constants.items():
+                patched.enter_context(patch(name, value))
+            async with open_memory(self.settings) as memory:
+                yield memory
 
 
 @dataclass
@@ -115,10 +128,10 @@ async def _ask_all(
     result.turns += len(dialogue.turns)
     ranked = []
     for configuration, reading in zip(configurations, result.runs, strict=True):
-        async with open_memory(configuration.settings) as memory:
+        async with configuration.open(open_memory) as memory:
             ranked.append([await _score_question(memory, question, reading) for question in dialogue.scored_questions])
     for configuration, reading, values in zip(configurations, result.runs, ranked, strict=True):
-        async with open_memory(configuration.settings) as memory:
+        async with configuration.open(open_memory) as memory:
             await _score_contexts(memory, dialogue, reading, values, budget)
         on_progress()
 

@@ -127,8 +127,9 @@ async def measure(data: Path, questions: int, folder: Path) -> str:
             await open_servers.enter_async_context(await asyncio.start_unix_server(model.serve, place))
             for bound, most in (("", 2), (", no bound", 100)):
                 settings = {"reranker": "llm:", "recall_llm": f"command:{program(place)}"}
-                options = {"recall": {"reranker": {"most": most, "deadline": PATIENT}}}
-                configurations.append(recall.Configuration(name + bound, {**settings, **options}))
+                options = {"recall": {"reranker": {"deadline": PATIENT}}}
+                fall = {"agentmem.recall.reranking.MAX_FALL": most}
+                configurations.append(recall.Configuration(name + bound, {**settings, **options}, fall))
         result = await recall.evaluate(MemoryFactory(str(folder), "local"), asked, configurations, context_tokens=0)
     total = sum(len(one.questions) for one in asked)
     reached = sum(model.asked for model in models.values())

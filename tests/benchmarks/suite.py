@@ -179,6 +179,7 @@ def parse_workload(text: str) -> Workload:
 
 def load_configurations(path: Path) -> tuple[Configuration, ...]:
     """Configurations from a JSON object `{name: settings}`, in its order; the others are compared with the first one.
+    Beside settings, `constants` may stand there: see `Configuration`.
 
     Raises ConfigError when the file cannot be read or is no such object.
     """
@@ -188,4 +189,5 @@ def load_configurations(path: Path) -> tuple[Configuration, ...]:
         raise ConfigError(f"cannot read configurations from {path}: {error}") from error
     if not isinstance(found, Mapping) or not found or not all(isinstance(v, Mapping) for v in found.values()):
         raise ConfigError(f"{path} must hold an object of configurations, {{name: settings}}")
-    return tuple(Configuration(str(name), dict(settings)) for name, settings in found.items())
+    read = [(str(name), settings.pop("constants", {}), settings) for name, settings in found.items()]
+    return tuple(Configuration(name, settings, constants) for name, constants, settings in read)

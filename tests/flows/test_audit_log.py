@@ -143,12 +143,12 @@ def test_the_snapshot_holds_active_thresholds_and_a_hash_of_the_settings(home: P
 
     one = snapshot()
     assert one["audit_level"] == "reads"
-    assert one["ranking"]["active_channel"] == 1.2
+    assert one["ranking"]["current"] == 1.2
     assert len(one["settings"]) == 16
     assert snapshot() == one
-    other = snapshot(recall={"ranking": {"active_channel": 1.5}})
+    other = snapshot(recall={"ranking": {"current": 1.5}})
     assert other["settings"] != one["settings"]
-    assert other["ranking"]["active_channel"] == 1.5
+    assert other["ranking"]["current"] == 1.5
     assert snapshot(threads=2)["settings"] == one["settings"], "what changes no result changes no hash"
 
 

@@ -178,10 +178,10 @@ def test_no_shape_of_the_tiers_goes_over(sizes: list[int], said: list[int], budg
     assert packed.tokens == (counter or estimate_tokens)(packed.text) <= budget
 
 
-def test_a_sentence_goes_where_what_it_rests_on_stands() -> None:
+def test_a_sentence_goes_where_what_it_rests_on_stands(monkeypatch: pytest.MonkeyPatch) -> None:
     facts = [Fact(id="a", claim="Mia sails"), Fact(id="b", claim="Mia sings")]
     both = SynopsisSentence(text="Mia sails and sings", grounds=(facts[0].key, facts[1].key))
     beside = ContextSources(synopsis=Synopsis(identity=SynopsisSection(sentences=(both,))))
-    rooms = ContextOptions(synopsis_room=1.0)
-    assert "and sings" in pack(facts[:1], sources=beside, section_shares=rooms).text
-    assert "and sings" not in pack(facts, sources=beside, section_shares=rooms).text
+    monkeypatch.setattr("agentmem.recall.context.SYNOPSIS_SHARE", 1.0)
+    assert "and sings" in pack(facts[:1], sources=beside).text
+    assert "and sings" not in pack(facts, sources=beside).text

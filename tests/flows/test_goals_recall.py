@@ -60,12 +60,10 @@ def test_what_was_said_where_the_goal_came_up_counts_without_its_words(talked: A
     assert lifted(talked.remember(ASKED, reinforce=False)) == {}
 
 
-def test_goals_of_others_and_a_weight_of_nothing_lift_nothing(home: Path) -> None:
-    with open_memory(home, clock=ManualClock(), seed=1, recall={"ranking": {"goal": 0}}) as memory:
+def test_goals_of_others_and_ended_ones_lift_nothing(home: Path) -> None:
+    with open_memory(home, clock=ManualClock(), seed=1) as memory:
         memory.store_turn("The tickets to the opera cost much.")
         memory.add_goal("Go to the opera")
-        assert lifted(memory.remember(ASKED)) == {}
-    with open_memory(home, clock=ManualClock(), seed=1) as memory:
         memory.scoped(agent_id="bot", channel="_self_bot").add_goal("Go to the opera")
         memory.complete_goal(memory.goals.active()[0].id)
         assert lifted(memory.remember(ASKED)) == {}

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from agentmem.facade.async_memory import AsyncAgentMemory
-from agentmem.recall import scoring
+from agentmem.recall import scoring, visibility
 from agentmem.recall.executor import MAX_SAMPLES, RecallMetrics
 from agentmem.recall.pipeline import RecallLayer
 from agentmem.recall.receipt import TraceLine
@@ -78,11 +78,9 @@ async def test_nothing_is_said_where_it_cannot_be_told(home: Path, monkeypatch: 
         assert (await few.remember("boiling point of tungsten?")).relevant is None  # an embedder without floors
         monkeypatch.setattr(scoring, "RELEVANCE_THRESHOLDS", {"hash:": RelevanceThreshold(0.28, 0.16)})
         assert (await few.remember("boiling point of tungsten?")).relevant is None  # too few turns
-        assert not (
-            await RecallLayer(few.engine, {"ranking": {"few_turns": 6}}).recall(
-                RecallRequest(query="boiling point of tungsten?"), few.scope
-            )
-        ).relevant
+        monkeypatch.setattr(visibility, "FEW_TURNS", 6)
+        layer = RecallLayer(few.engine)
+        assert not (await layer.recall(RecallRequest(query="boiling point of tungsten?"), few.scope)).relevant
         assert (await few.remember("boiling point of tungsten?", techniques=["keyword"])).relevant is None  # no vectors
 
 

@@ -96,7 +96,9 @@ async def order(memory: AsyncAgentMemory, reranker: Reranker | None, **options: 
     return turn_contents(await layer.recall(RecallRequest(query="cello"), memory.scope))
 
 
-async def test_a_reranker_lifts_what_it_likes_and_sinks_nothing_by_more_than_two(memory: AsyncAgentMemory) -> None:
+async def test_a_reranker_lifts_what_it_likes_and_sinks_nothing_by_more_than_two(
+    memory: AsyncAgentMemory, monkeypatch: pytest.MonkeyPatch
+) -> None:
     before = await order(memory, None)
     assert sorted(before) == sorted(PLAIN)
     liked = f"Ann: {before[3]}"
@@ -105,8 +107,9 @@ async def test_a_reranker_lifts_what_it_likes_and_sinks_nothing_by_more_than_two
     assert [(query, sorted(texts)) for query, texts in scoring.asked] == [("cello", sorted(LINES))]
     disliked = Scoring([f"Ann: {text}" for text in before[1:]])
     assert await order(memory, disliked) == [before[1], before[2], before[0], before[3]]
-    assert await order(memory, disliked, most=1) == [before[1], before[0], before[2], before[3]]
     assert await order(memory, Scoring([liked]), depth=3) == before
+    monkeypatch.setattr("agentmem.recall.reranking.MAX_FALL", 1)
+    assert await order(memory, disliked) == [before[1], before[0], before[2], before[3]]
 
 
 async def test_the_receipt_says_what_the_reranker_did(memory: AsyncAgentMemory) -> None:

@@ -20,7 +20,7 @@ from agentmem.settings.sections import DecayOptions
 
 AgentMemory("ann", home="x", embedder="hash", decay={"beta": "high", "forget": "delete"}, audit_level="reads")
 AsyncAgentMemory("ann", settings=load_settings(), home=Path("x"), decay=DecayOptions(), max_cost=1, vault=None)
-load_settings(Settings(threads=2), recall={"vector": {"near": 0.1}}, worker={"minutes": {"consolidate": 5}})
+load_settings(Settings(threads=2), recall={"entity": {"depth": 1}}, worker={"minutes": {"consolidate": 5}})
 AgentMemory("ann", embeder="hash")  # wrong
 AsyncAgentMemory("ann", embeder="hash")  # wrong
 load_settings(embeder="hash")  # wrong

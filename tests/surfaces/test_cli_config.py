@@ -17,13 +17,13 @@ def test_settings_are_listed_with_where_they_come_from(
         encoding="utf-8",
     )
     monkeypatch.setenv("AGENTMEM_CONFIG", str(file))
-    monkeypatch.setenv("AGENTMEM_RECALL__RANKING__FEW_TURNS", "7")
+    monkeypatch.setenv("AGENTMEM_RECALL__RANKING__POOL", "7")
     rows = {row["setting"]: row for row in cli.json("config", "--seed", "4")}
     assert (rows["seed"]["value"], rows["seed"]["from"]) == ("4", "option")
     assert rows["llm"]["from"] == f"{file}, line 1"
-    assert (rows["recall.ranking.few_turns"]["value"], rows["recall.ranking.few_turns"]["from"]) == (
+    assert (rows["recall.ranking.pool"]["value"], rows["recall.ranking.pool"]["from"]) == (
         "7",
-        "environment variable AGENTMEM_RECALL__RANKING__FEW_TURNS",
+        "environment variable AGENTMEM_RECALL__RANKING__POOL",
     )
     text = cli("config", "--changed")
     assert "log_url" in text

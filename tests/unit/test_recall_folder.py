@@ -71,8 +71,8 @@ def test_a_file_that_is_no_technique_is_refused(folder: Path) -> None:
     "settings, said",
     [
         ({"telepathy": {}}, "unknown section recall.telepathy; known ones: context, decompose, dialogue"),
-        ({"keyword": {"k2": 1}}, "unknown option recall.keyword.k2; known ones: enabled, deadline, k1"),
-        ({"keyword": {"b": 2}}, "recall.keyword.b: "),
+        ({"keyword": {"k2": 1}}, "unknown option recall.keyword.k2; known ones: enabled, deadline"),
+        ({"entity": {"depth": 4}}, "recall.entity.depth: "),
         ({"keyword": 3}, "recall.keyword must be a table"),
         ({"ranking": {"kinds": {"Turn": 0}}}, "recall.ranking.kinds.Turn must be above 0"),
         ({"ranking": {"kinds": {"Car": 1}}}, "unknown kind 'Car'"),
@@ -84,13 +84,11 @@ def test_settings_that_do_not_exist_are_refused(settings: Any, said: str) -> Non
     assert str(caught.value).startswith(said) or said in str(caught.value)
 
 
-def test_profile_best_adds_the_prior_and_the_reranker() -> None:
-    assert parse_options({}).rerank is None
+def test_profile_best_looks_at_the_best_turns_again() -> None:
+    assert not parse_options({}).reranks
     best = parse_options({"ranking": {"kinds": {"Fact": 0.4}}}, "best")
-    assert best.rerank is not None
-    assert best.ranking.conversation_prior == 0.1
+    assert best.reranks
     assert (best.ranking.kinds["Fact"], best.ranking.kinds["Turn"]) == (0.4, 0.3)
-    assert parse_options({"ranking": {"conversation_prior": 0}}, "best").ranking.conversation_prior == 0
 
 
 async def test_best_without_word_pieces_says_so(memory: AsyncAgentMemory) -> None:

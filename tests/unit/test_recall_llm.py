@@ -17,6 +17,7 @@ from agentmem.facade.async_memory import AsyncAgentMemory
 from agentmem.models import retry
 from agentmem.recall.llm_client import LLMNotConfigured, normalize_sentences
 from agentmem.recall.request import RecallRequest
+from agentmem.recall.techniques import keyword, vector
 from agentmem.recall.techniques.decompose import split_question
 from tests.fakes.llm_replies import DECOMPOSE, SELF_QUERY, TECHNIQUES, ScriptedLLM, build_llm_recall_layer, recall_with
 from tests.unit.talking import DEFAULT_TECHNIQUES, START, ManualClock, open_memory, store_lines, turn_contents
@@ -94,16 +95,22 @@ async def test_every_filter_of_a_question_is_applied(memory: AsyncAgentMemory) -
     assert said["Rain again."] == ""
 
 
-async def test_other_words_are_searched_as_the_settings_say(memory: AsyncAgentMemory) -> None:
+async def test_other_words_lift_the_neighbors_of_what_is_found(
+    memory: AsyncAgentMemory, monkeypatch: pytest.MonkeyPatch
+) -> None:
     said = ScriptedLLM({"expansion": {"statements": ["Trains were late."]}})
 
-    async def found(**settings: Any) -> dict[str, float]:
-        layer = build_llm_recall_layer(memory, said, "expansion", **settings)
+    async def found() -> dict[str, float]:
+        layer = build_llm_recall_layer(memory, said, "expansion")
         bundle = await recall_with(layer, memory, "what went wrong?", "expansion")
         return {each.id: each.lists["expansion"].value for each in bundle.receipt.pool}
 
-    alone = {"before": 0, "answer": 0, "after": 0}
-    plain, apart = await found(), await found(keyword=alone, vector={**alone, "near": 0})
+    plain = await found()
+    monkeypatch.setattr(vector, "NEAR_WEIGHT", 0)
+    for name in ("BEFORE_SHARE", "ANSWER_SHARE", "AFTER_SHARE"):
+        monkeypatch.setattr(keyword, name, 0)
+        monkeypatch.setattr(vector, name, 0)
+    apart = await found()
     assert max(apart.values()) == 1.0
     assert sum(apart.values()) < sum(plain.values())  # neighbors of what was found no longer inherit from it
 

@@ -16,7 +16,7 @@ from agentmem.core.ranking import Fusion
 from agentmem.core.scope import Scope
 from agentmem.models.protocols import TokenVectors
 from agentmem.recall.cache import UserCache, adjacent_turns, context_window
-from agentmem.recall.late_interaction import LateInteractionOptions, rerank_late_interaction
+from agentmem.recall.late_interaction import rerank_late_interaction
 from agentmem.recall.technique import SearchContext
 from agentmem.recall.techniques import keyword, vector
 from agentmem.stores.values import ChunkScores, Postings
@@ -120,7 +120,7 @@ async def test_a_recall_looks_up_each_term_once() -> None:
 def test_bm25_smooths_over_neighbours() -> None:
     memory = seen(turns(CONTAINS_QUESTION, 0, 0, lengths=(4, 3, 5)))
     matches = {"cello": Postings(np.array([0]), np.array([2.0], dtype=np.float32))}
-    found = keyword.score_bm25(["cello"], matches, memory, keyword.Options())
+    found = keyword.score_bm25(["cello"], matches, memory)
     lengths = np.array([4 + 0.2 * 3, 3 + 0.8 * 4 + 0.2 * 5, 5 + 0.3 * 3])
     frequency = np.array([2.0, 0.8 * 2.0, 0.0])
     norm = 0.9 * (0.7 + 0.3 * lengths / lengths.mean())
@@ -131,9 +131,9 @@ def test_bm25_smooths_over_neighbours() -> None:
 def test_bm25_passes_words_back_and_counts_repeated_terms() -> None:
     memory = seen(turns(0, 0))
     matches = {"cello": Postings(np.array([1]), np.array([1.0], dtype=np.float32))}
-    once = keyword.score_bm25(["cello"], matches, memory, keyword.Options())
+    once = keyword.score_bm25(["cello"], matches, memory)
     assert 0 < once[0] < once[1]
-    assert keyword.score_bm25(["cello", "cello", "absent"], matches, memory, keyword.Options()) == pytest.approx(
+    assert keyword.score_bm25(["cello", "cello", "absent"], matches, memory) == pytest.approx(
         2 * once
     )
 
@@ -141,7 +141,7 @@ def test_bm25_passes_words_back_and_counts_repeated_terms() -> None:
 def test_bm25_of_hidden_turns_reaches_nobody() -> None:
     memory = seen(turns(0, 0, 0), mask=(False, True, True))
     matches = {"cello": Postings(np.array([0]), np.array([1.0], dtype=np.float32))}
-    assert keyword.score_bm25(["cello"], matches, memory, keyword.Options()).tolist() == [0, 0, 0]
+    assert keyword.score_bm25(["cello"], matches, memory).tolist() == [0, 0, 0]
 
 
 # -- vectors
@@ -155,7 +155,7 @@ def test_whole_is_the_cosine_with_the_averaged_neighbourhood() -> None:
     query /= np.linalg.norm(query)
     memory = seen(turns(0, 0, 0))
     between = np.array([[np.nan, rows[0] @ rows[1], rows[1] @ rows[2]], [np.nan, rows[0] @ rows[2], np.nan]])
-    found = vector._score_whole(scores(list(rows @ query)), between.astype(np.float32), memory, vector.Options())
+    found = vector._score_whole(scores(list(rows @ query)), between.astype(np.float32), memory)
     leaning_rows = rows + 0.3 * np.array([rows[1], rows[0] + rows[2], rows[1]])
     leaning_rows /= np.linalg.norm(leaning_rows, axis=1, keepdims=True)
     assert found == pytest.approx(leaning_rows @ query, abs=1e-5)
@@ -164,14 +164,14 @@ def test_whole_is_the_cosine_with_the_averaged_neighbourhood() -> None:
 def test_whole_leaves_out_neighbours_without_a_vector_and_ordinals_beyond_the_columns() -> None:
     memory = seen(turns(0, 0))
     between = np.full((2, 2), np.nan, dtype=np.float32)
-    found = vector._score_whole(scores([0.5, 0.9], slots=[1, 2]), between, memory, vector.Options())
+    found = vector._score_whole(scores([0.5, 0.9], slots=[1, 2]), between, memory)
     assert found == pytest.approx([np.nan, 0.5], nan_ok=True)
 
 
 def test_sentence_takes_the_best_and_credits_the_answer() -> None:
     memory = seen(turns(CONTAINS_QUESTION | ENDS_WITH_QUESTION, 0, 0), calm=1.0)
     asks = [True, False, False, False]
-    found = vector._score_sentences(scores([0.9, 0.2, 0.4, 0.1], [0, 0, 1, 2], asks), memory, vector.Options())
+    found = vector._score_sentences(scores([0.9, 0.2, 0.4, 0.1], [0, 0, 1, 2], asks), memory)
     best = np.array([0.8, 0.4, 0.1])
     standing = (best - best.mean()) / best.std()
     good = np.maximum(standing, 0)
@@ -180,7 +180,7 @@ def test_sentence_takes_the_best_and_credits_the_answer() -> None:
 
 
 def test_without_sentences_there_is_no_list() -> None:
-    empty = vector._score_sentences(scores([], [], []), seen(turns(0, 0)), vector.Options())
+    empty = vector._score_sentences(scores([], [], []), seen(turns(0, 0)))
     assert np.isnan(empty).all()
 
 
@@ -214,7 +214,7 @@ async def test_late_interaction_lifts_what_matches_piece_by_piece() -> None:
         turns(0, 0, 0, words=(80, 80, 80)), vectors=Tokens({0: [[0, 90]], 1: [[0, 90], [120, 0]], 2: [[0, 90]]})
     )
     order = np.array([0, 1])
-    again = await rerank_late_interaction(order, fusion([0.5, 0.4, 0.45]), QUERY, memory, LateInteractionOptions())
+    again = await rerank_late_interaction(order, fusion([0.5, 0.4, 0.45]), QUERY, memory)
     assert again is not None
     assert again.scores[1] == pytest.approx((1.2 + 0.8) / 3.8)
     assert again.scores[0] == pytest.approx(1.5 / 3.8)
@@ -225,7 +225,7 @@ async def test_late_interaction_leans_on_the_question_before() -> None:
     pieces = {0: [[120, 0]], 1: [[0, 90]], 2: [[0, 90]]}
     memory = seen(turns(CONTAINS_QUESTION, 0, 0), vectors=Tokens(pieces))
     again = await rerank_late_interaction(
-        np.array([1, 2]), fusion([0, 0.5, 0.5]), QUERY, memory, LateInteractionOptions()
+        np.array([1, 2]), fusion([0, 0.5, 0.5]), QUERY, memory
     )
     assert again is not None
     assert again.scores[1] > again.scores[2]
@@ -234,10 +234,10 @@ async def test_late_interaction_leans_on_the_question_before() -> None:
 async def test_late_interaction_needs_all_word_pieces() -> None:
     order, nothing = np.array([0, 1]), TokenVectors(np.zeros(0, dtype=np.int32), np.zeros((0, 2), dtype=np.int8))
     memory = seen(turns(0, 0), vectors=Tokens({0: [[1, 0]]}))
-    assert await rerank_late_interaction(order, fusion([1, 0]), QUERY, memory, LateInteractionOptions()) is None
-    assert await rerank_late_interaction(order, fusion([1, 0]), nothing, memory, LateInteractionOptions()) is None
+    assert await rerank_late_interaction(order, fusion([1, 0]), QUERY, memory) is None
+    assert await rerank_late_interaction(order, fusion([1, 0]), nothing, memory) is None
     assert (
-        await rerank_late_interaction(order, fusion([1, 0]), QUERY, seen(turns(0, 0)), LateInteractionOptions()) is None
+        await rerank_late_interaction(order, fusion([1, 0]), QUERY, seen(turns(0, 0))) is None
     )
 
 

@@ -17,8 +17,8 @@ def _elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_technique_options_come_from_the_environment_too(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("AGENTMEM_RECALL__VECTOR__NEAR", "0.1")
-    assert float(load_settings().recall["vector"]["near"]) == 0.1
+    monkeypatch.setenv("AGENTMEM_RECALL__VECTOR__DEADLINE", "0.1")
+    assert float(load_settings().recall["vector"]["deadline"]) == 0.1
 
 
 def test_a_variable_that_is_nearly_a_setting_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -142,7 +142,7 @@ def test_recalls_are_limited_where_many_share_servers() -> None:
 def test_the_digest_is_of_what_steers_results(tmp_path: Path) -> None:
     one = load_settings(home=tmp_path / "a", threads=1)
     assert one.fingerprint() == load_settings(home=tmp_path / "b", threads=4, base_url="http://x").fingerprint()
-    assert one.fingerprint() != load_settings(recall={"vector": {"near": 0.1}}).fingerprint()
+    assert one.fingerprint() != load_settings(recall={"vector": {"deadline": 0.1}}).fingerprint()
     assert not {"home", "base_url", "models", "clock"} & set(one.public_values())
 
 

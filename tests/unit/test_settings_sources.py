@@ -58,12 +58,12 @@ def refused(**given: Any) -> str:
 def test_arguments_go_before_the_environment_before_the_file_before_defaults(
     write: Write, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    write("home/agentmem.toml", 'audit_level = "off"\ncatch_up_ms = 10\nthreads = 7\n[recall.vector]\nnear = 0.2\n')
+    write("home/agentmem.toml", 'audit_level = "off"\ncatch_up_ms = 10\nthreads = 7\n[recall.vector]\ndeadline = 0.2\n')
     monkeypatch.setenv("AGENTMEM_AUDIT_LEVEL", "reads")
     monkeypatch.setenv("AGENTMEM_CATCH_UP_MS", "20")
     settings = load_settings(catch_up_ms=30)
     assert (settings.catch_up_ms, settings.audit_level, settings.threads, settings.audit_days) == (30, "reads", 7, 365)
-    assert settings.recall == {"vector": {"near": 0.2}}
+    assert settings.recall == {"vector": {"deadline": 0.2}}
 
 
 def test_groups_are_joined_option_by_option(write: Write, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -106,13 +106,13 @@ def test_a_file_may_name_the_home_but_no_other_file(write: Write, tmp_path: Path
 
 def test_changed_settings_read_nothing_again(write: Write, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     file = write("home/agentmem.toml", "threads = 3\n[decay]\nbeta = 0.1\n")
-    first = load_settings(decay={"half_life_days": 9}, recall={"vector": {"near": 0.1}})
+    first = load_settings(decay={"half_life_days": 9}, recall={"vector": {"deadline": 0.1}})
     monkeypatch.setenv("AGENTMEM_AUDIT_DAYS", "7")
     file.write_text("threads = 4\n")
-    changed = load_settings(first, audit_level="off", decay={"forget": "delete"}, recall={"vector": {"asking": 0.2}})
+    changed = load_settings(first, audit_level="off", decay={"forget": "delete"}, recall={"vector": {"enabled": False}})
     assert (changed.threads, changed.audit_days, changed.audit_level, changed.config) == (3, 365, "off", file)
     assert (changed.decay.half_life_days, changed.decay.beta, changed.decay.forget) == (9, 0.1, "delete")
-    assert changed.recall == {"vector": {"near": 0.1, "asking": 0.2}}
+    assert changed.recall == {"vector": {"deadline": 0.1, "enabled": False}}
     assert type(changed) is Settings
     assert load_settings(first, home=tmp_path / "other", config=file).threads == 3
     assert "setting config" in refused(settings=first, config=tmp_path / "other.toml")
@@ -317,11 +317,11 @@ def test_a_file_that_cannot_be_used_is_named_with_the_line(write: Write, case: s
 
 
 def test_an_option_of_recall_is_named_with_its_line_when_the_memory_is_opened(write: Write) -> None:
-    path = write("home/agentmem.toml", "[recall.vector]\nenabled = true\nnear = 'x'\n")
-    with pytest.raises(ConfigError, match=rf"recall\.vector\.near \({path}, line 3\)"):
+    path = write("home/agentmem.toml", "[recall.vector]\nenabled = true\ndeadline = 'x'\n")
+    with pytest.raises(ConfigError, match=rf"recall\.vector\.deadline \({path}, line 3\)"):
         AgentMemory("ann", embedder="hash")
-    with pytest.raises(ConfigError, match=r"recall\.vector\.near: "):
-        AgentMemory("ann", embedder="hash", recall={"vector": {"near": "y"}})
+    with pytest.raises(ConfigError, match=r"recall\.vector\.deadline: "):
+        AgentMemory("ann", embedder="hash", recall={"vector": {"deadline": "y"}})
     for text in ("[recall.dreams]\n", "[recall.vector]\ndreams = 1\n", "[recall.ranking.kinds]\nDream = 1\n"):
         path.write_text(text)
         with pytest.raises(ConfigError, match=rf"\({path}, line \d\)"):
@@ -406,8 +406,8 @@ def test_a_variable_that_cannot_be_used_is_named(
 
 
 def test_a_variable_with_an_option_of_recall_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("AGENTMEM_RECALL__VECTOR__NEAR", "near by")
+    monkeypatch.setenv("AGENTMEM_RECALL__VECTOR__DEADLINE", "near by")
     with pytest.raises(
-        ConfigError, match=r"recall\.vector\.near \(environment variable AGENTMEM_RECALL__VECTOR__NEAR\)"
+        ConfigError, match=r"recall\.vector\.deadline \(environment variable AGENTMEM_RECALL__VECTOR__DEADLINE\)"
     ):
         AgentMemory("ann", embedder="hash")

@@ -190,7 +190,7 @@ def test_the_graph_is_walked_two_steps_and_never_more_than_three() -> None:
     options = parse_options({})
     (walk,) = [each.options for each in options.techniques if each.name == "entity"]
     assert isinstance(walk, entity.Options)
-    assert (walk.depth, walk.related) == (2, 50)
+    assert (walk.depth, walk.limit, entity.MAX_RELATED_ENTITIES) == (2, 200, 50)
     with pytest.raises(ValueError, match="less than or equal to 3"):
         entity.Options(depth=4)
 

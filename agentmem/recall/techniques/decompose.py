@@ -11,7 +11,7 @@ import re
 from collections.abc import Sequence
 
 import numpy as np
-from pydantic import BaseModel, Field
+from pydantic import BaseModel
 
 from agentmem.core.columns import Floats, Ints
 from agentmem.core.ranking import ScoreList, top_k
@@ -43,13 +43,13 @@ _TOPIC_REQUEST = re.compile(
 )
 
 
-class Options(LLMTechniqueOptions):
-    """`weight` is that of the list beside the query's own, which weigh 1 each; `depth` how many places it has."""
+LIST_DEPTH = 30  # places of the list `parts`
+MAX_TOKENS = 200  # of the reply
+TEMPERATURE = 0.2
 
-    weight: float = Field(default=1.0, gt=0)
-    depth: int = Field(default=30, ge=2, le=1000)
-    temperature: float = Field(default=0.2, ge=0, le=2)
-    max_tokens: int = Field(default=200, ge=1)
+
+class Options(LLMTechniqueOptions):
+    """Nothing beside what every technique has that asks a model."""
 
 
 class QuestionParts(BaseModel):
@@ -60,20 +60,20 @@ class QuestionParts(BaseModel):
 
 async def search(query: RecallQuery, context: SearchContext, options: Options) -> ScoreLists:
     """The list `parts`: the best of each part in turn. Nothing for a question that has no parts."""
-    parts = await _find_parts(query, context, options)
+    parts = await _find_parts(query, context)
     if len(parts) < 2:
         return {}
     found = await asyncio.gather(*(search_hybrid(with_text(query, part), context) for part in parts))
     visible = np.flatnonzero(context.mask)
-    orders = [top_k(scores, visible, options.depth, context.columns) for scores in found]
-    return {"parts": ScoreList(_interleave_scores(orders, options.depth, context.columns.size), weight=options.weight)}
+    orders = [top_k(scores, visible, LIST_DEPTH, context.columns) for scores in found]
+    return {"parts": ScoreList(_interleave_scores(orders, LIST_DEPTH, context.columns.size), weight=options.weight)}
 
 
-async def _find_parts(query: RecallQuery, context: SearchContext, options: Options) -> list[str]:
+async def _find_parts(query: RecallQuery, context: SearchContext) -> list[str]:
     text = query.parsed.text
     if len(_split_text(text)) < 2 and _TOPIC_REQUEST.match(text) is None:
         return []
-    request = build_technique_request("decompose", text, max_tokens=options.max_tokens, temperature=options.temperature)
+    request = build_technique_request("decompose", text, max_tokens=MAX_TOKENS, temperature=TEMPERATURE)
     try:
         return normalize_sentences((await context.ask(request, QuestionParts)).parts, MAX_PARTS)
     except LLMNotConfigured:

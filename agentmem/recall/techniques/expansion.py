@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 
 import numpy as np
-from pydantic import BaseModel, Field
+from pydantic import BaseModel
 
 from agentmem.core.ranking import ScoreList
 from agentmem.recall.llm_client import LLMTechniqueOptions, build_technique_request, normalize_sentences
@@ -13,14 +13,13 @@ from agentmem.recall.request import RecallQuery
 from agentmem.recall.subquery import search_hybrid, with_text
 from agentmem.recall.technique import ScoreLists, SearchContext
 
+MAX_STATEMENTS = 3
+MAX_TOKENS = 200  # of the reply
+TEMPERATURE = 0.2
+
 
 class Options(LLMTechniqueOptions):
-    """`statements` is how many are used at most, `weight` that of the list beside the query's own, 1 each."""
-
-    statements: int = Field(default=3, ge=1, le=5)
-    weight: float = Field(default=1.0, gt=0)
-    temperature: float = Field(default=0.2, ge=0, le=2)
-    max_tokens: int = Field(default=200, ge=1)
+    """Nothing beside what every technique has that asks a model."""
 
 
 class QuestionStatements(BaseModel):
@@ -31,10 +30,8 @@ class QuestionStatements(BaseModel):
 
 async def search(query: RecallQuery, context: SearchContext, options: Options) -> ScoreLists:
     """The list `expansion`: of each record its best score over the statements."""
-    request = build_technique_request(
-        "expansion", query.parsed.text, max_tokens=options.max_tokens, temperature=options.temperature
-    )
-    statements = normalize_sentences((await context.ask(request, QuestionStatements)).statements, options.statements)
+    request = build_technique_request("expansion", query.parsed.text, max_tokens=MAX_TOKENS, temperature=TEMPERATURE)
+    statements = normalize_sentences((await context.ask(request, QuestionStatements)).statements, MAX_STATEMENTS)
     if not statements:
         context.add_trace_note("the model gave no statement")
         return {}

@@ -9,18 +9,19 @@ from __future__ import annotations
 from pydantic import BaseModel, Field
 
 from agentmem.core.ranking import ScoreList
-from agentmem.recall.llm_client import LLMTechniqueOptions, build_technique_request, normalize_sentences
+from agentmem.recall.llm_client import LIST_WEIGHT, LLMTechniqueOptions, build_technique_request, normalize_sentences
 from agentmem.recall.request import RecallQuery
 from agentmem.recall.subquery import search_semantic, with_text
 from agentmem.recall.technique import ScoreLists, SearchContext
 
+MAX_TOKENS = 150  # of the reply, one sentence
+TEMPERATURE = 0.7  # as in the paper
+
 
 class Options(LLMTechniqueOptions):
-    """`weight` is that of the list beside the query's own, which weigh 1 each."""
+    """A made-up answer counts half as much as each list of the question's own words."""
 
-    weight: float = Field(default=0.5, gt=0)
-    temperature: float = Field(default=0.7, ge=0, le=2)
-    max_tokens: int = Field(default=150, ge=1)
+    weight: float = Field(default=0.5, gt=0, description=LIST_WEIGHT)
 
 
 class HypotheticalAnswer(BaseModel):
@@ -33,9 +34,7 @@ async def search(query: RecallQuery, context: SearchContext, options: Options) -
     """The list `hyde`. Nothing without a vector index."""
     if context.vectors is None:
         return {}
-    request = build_technique_request(
-        "hyde", query.parsed.text, max_tokens=options.max_tokens, temperature=options.temperature
-    )
+    request = build_technique_request("hyde", query.parsed.text, max_tokens=MAX_TOKENS, temperature=TEMPERATURE)
     sentences = normalize_sentences([(await context.ask(request, HypotheticalAnswer)).sentence], 1)
     if not sentences:
         context.add_trace_note("the model's sentence was empty")

@@ -10,7 +10,7 @@ from dataclasses import replace
 from datetime import UTC, date, datetime, time, timedelta
 
 import numpy as np
-from pydantic import BaseModel, Field
+from pydantic import BaseModel
 
 from agentmem.core.clock import to_micros
 from agentmem.core.columns import MIN_TIME, Floats
@@ -19,26 +19,25 @@ from agentmem.core.ranking import ScoreList
 from agentmem.recall.cache import to_wall_times
 from agentmem.recall.llm_client import LLMTechniqueOptions, build_technique_request, normalize_sentences
 from agentmem.recall.request import RecallQuery
-from agentmem.recall.subquery import options_of, with_text
+from agentmem.recall.subquery import with_text
 from agentmem.recall.technique import ScoreLists, SearchContext
-from agentmem.recall.techniques import entity, keyword
+from agentmem.recall.techniques import entity, keyword, temporal
 from agentmem.recall.techniques.temporal import find_offset, find_zone
 
 MAX_VALUES = 8  # names, and keywords
 
 
-class Options(LLMTechniqueOptions):
-    """What is added: `date` to what began in the time range, `kind` to records of the kinds asked for, `named` to the
-    entities and `linked` to what is one step from them. `weight` is that of the keywords beside the query's own lists,
-    which weigh 1 each."""
+# Half of what `temporal` and `entity` give for what the rules read in the query itself, since a model may misread.
+DATE_BONUS = temporal.DATE_BONUS / 2  # for what began in the time range
+KIND_BONUS = 0.1  # for records of the kinds asked for
+NAMED_BONUS = entity.NAMED_BONUS / 2  # for the entities named
+LINKED_BONUS = entity.LINKED_BONUS / 2  # for what is one step from them
+MAX_TOKENS = 200  # of the reply
+TEMPERATURE = 0.2
 
-    date: float = Field(default=0.2, ge=0)
-    kind: float = Field(default=0.1, ge=0)
-    named: float = Field(default=0.1, ge=0)
-    linked: float = Field(default=0.05, ge=0)
-    weight: float = Field(default=1.0, gt=0)
-    temperature: float = Field(default=0.2, ge=0, le=2)
-    max_tokens: int = Field(default=200, ge=1)
+
+class Options(LLMTechniqueOptions):
+    """Nothing beside what every technique has that asks a model."""
 
 
 class QuestionFilters(BaseModel):
@@ -53,27 +52,24 @@ class QuestionFilters(BaseModel):
 
 async def search(query: RecallQuery, context: SearchContext, options: Options) -> ScoreLists:
     """The lists `range`, `kinds`, `linked` and `keywords`, each where the question says something of it."""
-    request = build_technique_request(
-        "self_query", query.parsed.text, max_tokens=options.max_tokens, temperature=options.temperature
-    )
+    request = build_technique_request("self_query", query.parsed.text, max_tokens=MAX_TOKENS, temperature=TEMPERATURE)
     now = to_zone(query.now, await find_zone(query, context))
     today = f"Today is {now:%A}, {now.date().isoformat()}.\n"
     filters = await context.ask(replace(request, content=today + request.content), QuestionFilters)
     lists: dict[str, ScoreList] = {}
     if (inside := _date_range_mask(filters, context, find_offset(now))) is not None:
-        lists["range"] = ScoreList(options.date * inside, "bonus")
+        lists["range"] = ScoreList(DATE_BONUS * inside, "bonus")
     if (asked_for := _kind_mask(filters.kinds, query, context)) is not None:
-        lists["kinds"] = ScoreList(options.kind * asked_for, "bonus")
+        lists["kinds"] = ScoreList(KIND_BONUS * asked_for, "bonus")
     if names := normalize_sentences(filters.entities, MAX_VALUES):
-        by_link = options_of("entity", entity.Options, context)
-        by_link = by_link.model_copy(update={"named": options.named, "linked": options.linked})
+        by_link = context.technique_options.get("entity")
+        by_link = by_link if isinstance(by_link, entity.Options) else entity.Options()
         # The question stays beside the names, because its words choose among their relations.
-        found = await entity.search(with_text(query, f"{', '.join(names)}. {query.parsed.text}"), context, by_link)
+        asked = with_text(query, f"{', '.join(names)}. {query.parsed.text}")
+        found = await entity.search_links(asked, context, by_link, named_bonus=NAMED_BONUS, linked_bonus=LINKED_BONUS)
         lists |= {"linked": found["entities"]} if found else {}
     if words := normalize_sentences(filters.keywords, MAX_VALUES):
-        found = await keyword.search(
-            with_text(query, ", ".join(words)), context, options_of("keyword", keyword.Options, context)
-        )
+        found = await keyword.search(with_text(query, ", ".join(words)), context, keyword.Options())
         lists |= {"keywords": replace(found["words"], weight=options.weight)} if found else {}
     return lists
 
