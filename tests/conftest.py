@@ -42,13 +42,19 @@ _QUICK_FIRST = ("unit", "conformance", "surfaces", "docs", "flows", "faults")
 # that does not repeat itself, as properties do.
 TRACED_FOLDERS = ("conformance", "models", "surfaces", "unit")
 IS_FIRST_CASE = pytest.StashKey[bool]()
-REPEATING = ("test_cli_demo.py", "test_extraction_hostile.py", "test_hostile_client.py")
+REPEATING = {
+    f"test_{name}.py"
+    for name in (
+        *("cli_demo", "congruence", "extraction_hostile", "graph_vectors", "hostile_client", "neo4j_checks"),
+        *("postgres_beside", "postgres_server"),
+    )
+}
 TRACED_FLOWS = {
     f"test_{name}.py"
     for name in (
         *("beliefs", "clusters", "consolidate", "distill_procedures", "entity_linking", "evidence", "fading_cleanup"),
         *("goals", "hostile_text", "job_collisions", "monitoring", "procedural", "procedural_erasure", "projector"),
-        *("redis_session", "restored_backup", "schedules", "swarm", "synopsis_model", "upkeep_isolation"),
+        *("redis_session", "restored_backup", "schedules", "swarm", "synopsis_model"),
         *("upkeep_rebuild", "working_page"),
     )
 }

@@ -193,6 +193,7 @@ def _counts(lived: SimulationResult) -> object:
     return lived.plan, lived.embedder, [astuple(look) for look in lived.snapshots], astuple(lived.final_state)
 
 
+@pytest.mark.nightly  # by day test_shares_of_a_life_joined_are_the_whole_life
 def test_the_lives_of_two_processes_come_to_one_report(tmp_path: Path) -> None:
     asked = ["lifecycle", "--users", "4", "--days", "3", "--processes", "2", "--home", str(tmp_path / "home")]
     result = CliRunner().invoke(cli_group, [*asked, "--out", str(tmp_path / "out")])

@@ -9,7 +9,7 @@ import pytest
 from tests.benchmarks.servers.idle_clients import IdlePlan, find_failures, run_idle_clients
 
 
-@pytest.mark.long
+@pytest.mark.nightly
 def test_a_short_run_serves_those_who_work(tmp_path: Path) -> None:
     plan = IdlePlan(working=3, streams=2, uploads=4, silent=4, seconds=3.0, think=0.1)
     document = run_idle_clients(plan, tmp_path)

@@ -133,9 +133,7 @@ def test_bm25_passes_words_back_and_counts_repeated_terms() -> None:
     matches = {"cello": Postings(np.array([1]), np.array([1.0], dtype=np.float32))}
     once = keyword.score_bm25(["cello"], matches, memory)
     assert 0 < once[0] < once[1]
-    assert keyword.score_bm25(["cello", "cello", "absent"], matches, memory) == pytest.approx(
-        2 * once
-    )
+    assert keyword.score_bm25(["cello", "cello", "absent"], matches, memory) == pytest.approx(2 * once)
 
 
 def test_bm25_of_hidden_turns_reaches_nobody() -> None:
@@ -224,9 +222,7 @@ async def test_late_interaction_lifts_what_matches_piece_by_piece() -> None:
 async def test_late_interaction_leans_on_the_question_before() -> None:
     pieces = {0: [[120, 0]], 1: [[0, 90]], 2: [[0, 90]]}
     memory = seen(turns(CONTAINS_QUESTION, 0, 0), vectors=Tokens(pieces))
-    again = await rerank_late_interaction(
-        np.array([1, 2]), fusion([0, 0.5, 0.5]), QUERY, memory
-    )
+    again = await rerank_late_interaction(np.array([1, 2]), fusion([0, 0.5, 0.5]), QUERY, memory)
     assert again is not None
     assert again.scores[1] > again.scores[2]
 
@@ -236,9 +232,7 @@ async def test_late_interaction_needs_all_word_pieces() -> None:
     memory = seen(turns(0, 0), vectors=Tokens({0: [[1, 0]]}))
     assert await rerank_late_interaction(order, fusion([1, 0]), QUERY, memory) is None
     assert await rerank_late_interaction(order, fusion([1, 0]), nothing, memory) is None
-    assert (
-        await rerank_late_interaction(order, fusion([1, 0]), QUERY, seen(turns(0, 0))) is None
-    )
+    assert await rerank_late_interaction(order, fusion([1, 0]), QUERY, seen(turns(0, 0))) is None
 
 
 async def test_techniques_without_anything_to_go_by_are_silent() -> None:
