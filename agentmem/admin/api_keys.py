@@ -62,7 +62,7 @@ async def revoke_api_key(
 ) -> ApiKey:
     """End a key, one of this user when one is given; running servers refuse it within two seconds.
 
-    Returns it as it is then; a second call changes nothing. Raises NotFound when there is no such key.
+    Returns the revoked key; a second call changes nothing. Raises NotFound when there is no such key.
     """
     found = [key for key in await engine.api_keys.list_keys(user_id) if key.id == key_id]
     if not found:

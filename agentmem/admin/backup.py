@@ -55,10 +55,10 @@ async def back_up(engine: Engine, target: Path, *, overwrite: bool = False) -> B
 
 
 def restore_backup(settings: Settings, backup: Path) -> RestoreReport:
-    """Put a backup in the place of the embedded store, which is kept beside it under another name.
+    """Replace the embedded store with a backup; the old store is kept beside it under another name.
 
-    The backup is checked first. Raises ConfigError when the log is a server, CorruptStore for a file that is no sound
-    backup, SchemaMismatch for one of a newer version, and StoreUnavailable while a process has the memory open.
+    The backup is checked first. Raises ConfigError when the log is a server, CorruptStore for a damaged backup,
+    SchemaMismatch for one of a newer version, and StoreUnavailable while a process has the memory open.
     """
     from agentmem.stores.sqlite.database import prepare_folder
     from agentmem.stores.sqlite.migrations import check_file
@@ -70,7 +70,9 @@ def restore_backup(settings: Settings, backup: Path) -> RestoreReport:
         raise ConfigError(f"{backup} is the memory itself; name a backup of it")
     with backup.open("rb") as file:
         if file.read(len(HEADER)) != HEADER:
-            raise CorruptStore(f"{backup} is no backup of a memory. To read an export, use: agentmem import {backup}")
+            raise CorruptStore(
+                f"{backup} is not a backup of a memory. To read an export, use: agentmem import {backup}"
+            )
     prepare_folder(path)
     with _make_part(path) as part:
         _check_integrity(backup, backup)
@@ -157,7 +159,7 @@ def _replace_store(settings: Settings, path: Path, part: Path) -> Path | None:
 
 @contextmanager
 def _lock_out_others(path: Path) -> Iterator[None]:
-    """Hold the store alone, its write-ahead log moved into it. A damaged one is held by nobody who could go on."""
+    """Take the exclusive lock and move the write-ahead log into the store. A damaged store cannot be in use."""
     from agentmem.stores.sqlite.database import connect, translate_errors
 
     if not path.exists() or not path.stat().st_size:

@@ -28,7 +28,7 @@ from agentmem.stores.sql.diagnostics import ReaderLimits
 from agentmem.stores.values import Where
 
 COPY_PREFIX = "verify-"  # how the folders of copies begin
-STALE_COPY_SECONDS = 3600.0  # seconds without a change after which a copy belongs to nobody
+STALE_COPY_SECONDS = 3600.0  # seconds without a change after which a copy is abandoned
 
 MIN_FREE_BYTES = 100 * 1024 * 1024
 EMBEDDER_TIMEOUT_SECONDS = 30.0
@@ -79,7 +79,7 @@ def _check_files(settings: Settings) -> list[Finding]:
     path, folder = settings.database, settings.database.resolve().parent
     if not path.is_file() or not os.access(path, os.R_OK):
         fix = f"give its owner the right to read it: chmod 600 {path}"
-        return [Finding("error", "store", f"{path} is no file that can be read", fix)]
+        return [Finding("error", "store", f"{path} is not a readable file", fix)]
     findings = [Finding("ok", "store", str(path))]
     if not os.access(path, os.W_OK):
         findings.append(Finding("warning", "store", f"{path} cannot be written", f"run: chmod 600 {path}"))
@@ -215,7 +215,7 @@ class CompactReport:
 async def compact(engine: Engine) -> CompactReport:
     """Compact the store while it is in use. Needs as much free space as the store itself takes.
 
-    Raises StoreUnavailable when there is no room, or when another process writes for more than 10 s.
+    Raises StoreUnavailable for lack of space, or when another process writes for more than 10 s.
     """
     engine.check_open()
     store, watch = engine.admin, Stopwatch(engine.clock)
@@ -235,7 +235,7 @@ def _sum_bytes(sizes: Mapping[str, int]) -> int:
 
 
 def find_stale_copies(parent: Path, now: float) -> list[Path]:
-    """Copies that nobody has changed for an hour: their makers were killed. `now` is in seconds since 1970."""
+    """Copies unchanged for an hour: their processes were killed. `now` is in seconds since 1970."""
     found = []
     for folder in sorted(parent.glob(f"{COPY_PREFIX}*")):
         latest = max((file.stat().st_mtime for file in (folder, *folder.glob("*"))), default=now)

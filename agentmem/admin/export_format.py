@@ -141,7 +141,7 @@ def to_json(value: Any) -> str | None:
 
 
 def render_line(line: ExportLine) -> str:
-    """The line as it stands in the file, which may be a terminal."""
+    """The line as in the file, which may be a terminal."""
     return f"{escape_json(str(to_json(line.model_dump())))}\n"
 
 
@@ -167,7 +167,7 @@ def parse_line(number: int, line: str) -> ExportLine:
         line.encode()
         json.dumps(value, ensure_ascii=False).encode()  # lone surrogates written as \ud800
     except (ValueError, RecursionError) as error:
-        raise InvalidRecord(f"line {number}: this is no JSON object of an export: {error}", field="line") from error
+        raise InvalidRecord(f"line {number}: this is not a JSON object of an export: {error}", field="line") from error
     if not isinstance(value, dict):
         raise InvalidRecord(f"line {number}: an object was expected, got {type(value).__name__}", field="line")
     if number == 1:
@@ -200,7 +200,7 @@ def _reject_duplicate_keys(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 
 def _reject_constant(constant: str) -> NoReturn:
-    raise ValueError(f"{constant} is no number")
+    raise ValueError(f"{constant} is not a number")
 
 
 @dataclass
@@ -358,7 +358,7 @@ def _parse_record(version: RecordVersion) -> Record:
     assert version.record is not None, "asked only where there is one"
     check_stored_identifier(version.channel, "channel")
     if stamped := Record.NON_PAYLOAD_FIELDS & version.record.keys():
-        _reject(f"record holds {', '.join(sorted(stamped))}, which stand beside it", "record")
+        _reject(f"record holds {', '.join(sorted(stamped))}, which are beside it", "record")
     try:
         record = KINDS[version.kind].model_validate_json(json.dumps(version.record))
     except ValidationError as error:

@@ -98,11 +98,11 @@ async def iter_export(engine: Engine, scope: Scope) -> AsyncIterator[ExportLine]
 async def import_user(
     engine: Engine, scope: Scope, lines: Iterable[str], progress: ProgressCallback | None = None
 ) -> UserImportReport:
-    """Put an exported memory into a user that has none yet, with positions, times and ids as they were.
+    """Put an exported memory into a user that has none yet, with the same positions, times and ids.
 
-    `progress` is told (what, changes done, of how many). Raises InvalidRecord with the line and the field, before
-    anything is written; Conflict for a user whose journal is not the beginning of this one. Vectors follow with the
-    next `flush` or recall.
+    `progress` is called with (what, changes done, of how many). Raises InvalidRecord with the line and the field,
+    before any write; Conflict for a user whose journal is not the beginning of this one. Vectors follow with the next
+    `flush` or recall.
     """
     engine.check_open()
     store, told = engine.admin, progress or no_progress

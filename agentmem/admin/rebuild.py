@@ -1,9 +1,8 @@
-"""Makes vectors, words and graph again from the journal and the records, also for another embedder beside the old one.
+"""Rebuild vectors, words and graph from the journal and the records, also for another embedder beside the old one.
 
-What is rebuilt in place is replaced user by user, words and graph in one transaction each; vectors are cleared and then
-followed, and whoever opens the store continues where that was cut off. A new embedder is written beside the one that
-serves, under its own watermarks, so that an interrupted build continues; the switch is one transaction that finds
-nothing left behind.
+In place, words and graph are replaced user by user in one transaction each; vectors are cleared and then built, and the
+next process that opens the store continues an interrupted rebuild. A new embedder is built beside the serving one,
+under its own watermarks, so an interrupted build continues; one transaction switches once no work is left.
 """
 
 from __future__ import annotations
@@ -49,13 +48,13 @@ async def rebuild(
     prune: bool = False,
     progress: ProgressCallback | None = None,
 ) -> RebuildReport:
-    """Make projections again; `users` None means all of them.
+    """Rebuild projections; `users` None means all of them.
 
     `targets` names vectors, words, graph. With `embedder` (as in the settings) the vectors of all users are built for
-    that one beside the old, then it serves; the old vectors stay, so that changing back is quick, unless `prune`.
-    `progress` is told (what, done, of how many). Raises InvalidRecord for unknown names, ConfigError for an unknown
-    embedder, ModelUnavailable when it stops answering (run it again to continue), Conflict when another process chose
-    another embedder meanwhile.
+    that one beside the old, then it serves; the old vectors stay, for a quick way back, unless `prune`. `progress` is
+    called with (what, done, of how many). Raises InvalidRecord for unknown names, ConfigError for an unknown embedder,
+    ModelUnavailable when it stops answering (run it again to continue), Conflict when another process chose another
+    embedder meanwhile.
     """
     engine.check_open()
     _check_arguments(users, targets, embedder)
@@ -164,7 +163,7 @@ class _Rebuild:
         await self._sync_node_vectors(scope)
 
     async def _sync_node_vectors(self, scope: Scope, *, from_start: bool = False) -> None:
-        """Let vectors on nodes follow, `from_start` when the log's own were made anew; a note when they have to
+        """Update the vectors on nodes, `from_start` when the log's vectors were rebuilt; returns a note when they must
         wait.
         """
         nodes = None if self.engine.graph_projection is None else self.engine.graph_projection.graph_vectors

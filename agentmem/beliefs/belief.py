@@ -1,4 +1,4 @@
-"""Beliefs and claims, and where a belief stands at a moment."""
+"""Beliefs and claims, and the standing of a belief at a moment."""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ class Belief:
     doubted_at: datetime | None = None
 
     def standing(self, moment: datetime) -> Standing:
-        """Where it stands at a moment of the world."""
+        """Its standing at a moment of the world."""
         if self.retired:
             return self.retired
         if self.ground is Ground.DOUBTFUL:
@@ -102,11 +102,11 @@ class Belief:
 
 @dataclass(frozen=True, slots=True)
 class SlotState:
-    """What is believed of one slot of one subject at a moment. `current` is what is told as so.
+    """What is believed of one slot of one subject at a moment. `current` is what an agent may state.
 
-    That is what is held, not stale and not in doubt; where nothing is, a plan whose day has come. `stale` are held
-    values that rest on something that changed or came into doubt since, `doubtful` held ones on which a later turn cast
-    doubt, `former` those that are over, the latest first.
+    Those are held values that are neither stale nor in doubt; without one, a plan whose day has come. `stale` are held
+    values that rest on something that changed or came into doubt since, `doubtful` held values that a later turn
+    doubts, `former` ended values, the latest first.
     """
 
     subject: str

@@ -19,13 +19,13 @@ from agentmem.errors import InvalidRecord
 SlotKind = Literal["fixed", "one", "set", "event"]
 MAX_SLOT_CHARS = 200
 USER_SUBJECT = "user"
-THING_SUBJECT = "-"  # of what belongs to nobody: a server, a release
+THING_SUBJECT = "-"  # of things without an owner: a server, a release
 # Slots whose values are people and animals, and slots (before a colon) that tell what somebody prefers.
 PEOPLE_SLOTS = frozenset({"partner", "children", "parents", "siblings", "friends", "boss", "landlord", "pets"})
 OWN_NAME_SLOTS = ("name", "call_me")
 PREFERENCE_SLOTS = frozenset({"likes", "dislikes", "seat", "favourite"})
 
-# What stands after the colon is free: a noun phrase, a product, an event, a place, a category, an activity, a purpose.
+# The text after the colon is free: a noun phrase, a product, an event, a place, a category, an activity, a purpose.
 _OPEN_KINDS: Mapping[str, SlotKind] = {
     "the": "one",
     "version": "one",
@@ -44,11 +44,10 @@ class Slot(BaseModel):
     `kind`: `fixed` can only be corrected, `one` has one value at a time, `set` has several that end one by one, `event`
     is the date of something named. `rests_on` are slots of the same subject: when their value changes, a value said
     before is stale. `opposite` is the slot whose equal value ends when this one gains it. `value_type` is `age`,
-    `place` or `dose` where values need care: another dose of a drug takes the place of the old one. Of an exact slot no
-    value says another more exactly:
-    "table tennis" is not tennis. `none_value` holds once a habit is over or denied, where that says enough to be a
-    value itself: "drinks no coffee". Private values are never promoted to every channel; portable ones may be.
-    A context tells a private value only to a question with a word of it, of the slot's name or of its `cues`.
+    `place` or `dose` where values need care: another dose of a drug replaces the old one. In an exact slot no value
+    refines another: "table tennis" is not tennis. `none_value` holds once a habit is over or denied, if that is a value
+    itself: "drinks no coffee". Private values are never promoted to every channel; portable ones may be. A context
+    shows a private value only for a question with a word of it, of the slot's name or of its `cues`.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")

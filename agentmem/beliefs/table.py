@@ -33,7 +33,7 @@ ReviewCause = Literal["", "subject", "contradiction"]
 
 @dataclass(frozen=True, slots=True)
 class Settlement:
-    """What becomes of a claim: beliefs to write, those without a key new. `cause` and `against` tell of a review."""
+    """The result of a claim: beliefs to write, new ones without a key. `cause` and `against` describe a review."""
 
     action: Action
     writes: tuple[Belief, ...] = ()
@@ -90,7 +90,7 @@ def _settle_sure(claim: Claim, known: Sequence[Belief], opposite: Sequence[Belie
     return _settle_current(claim, known, held, plans, opposite)
 
 
-# -- rows 1 to 7, 14, 17 and 18: it is so now
+# -- rows 1 to 7, 14, 17 and 18: the value holds now
 
 
 def _settle_current(

@@ -31,7 +31,7 @@ T = TypeVar("T")
 
 
 class UserPath(click.Path):
-    """A path in which `~` stands for a home folder, also where the shell leaves it: `--home=~/memory`."""
+    """A path in which `~` means a home folder, also where the shell keeps it: `--home=~/memory`."""
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
         """The path, checked as `click.Path` does."""
@@ -72,7 +72,7 @@ class CliContext:
         return settings
 
     def run(self, work: Callable[[AsyncAgentMemory], Awaitable[T]]) -> T:
-        """Open the memory, do the work, close it; what the opening has to tell goes to standard error."""
+        """Open the memory, do the work, close it; print the notices of the opening on standard error."""
         import asyncio
 
         from agentmem.core.scope import agent_of_channel
@@ -142,7 +142,7 @@ async def _tell_other_users(memory: AsyncAgentMemory) -> list[str]:
 
 
 def print_notices(notices: Iterable[str]) -> None:
-    """Print notices on standard error, each once in a run: what the opening tells, a bundle may tell again."""
+    """Print notices on standard error, each once in a run: those of the opening may recur in a bundle."""
     told: set[str] = click.get_current_context().meta.setdefault(f"{__name__}.told", set())
     for notice in notices:
         if notice not in told:
@@ -165,7 +165,7 @@ def parse_datetime(value: str | datetime) -> datetime:
     try:
         found = value if isinstance(value, datetime) else datetime.fromisoformat(value)
     except ValueError:
-        raise click.BadParameter(f"{value!r} is no date or time such as 2025-03-08 or 2025-03-08T18:05:00Z") from None
+        raise click.BadParameter(f"{value!r} is not a time such as 2025-03-08 or 2025-03-08T18:05:00Z") from None
     return found if found.tzinfo is not None else found.replace(tzinfo=UTC)
 
 
@@ -208,7 +208,7 @@ _MEMORY_OPTIONS = (
     ),
     click.option("--json", "as_json", is_flag=True, help="Print JSON."),
     click.option("--seed", hidden=True, help="Make ids from this seed."),
-    click.option("--now", type=parse_datetime, hidden=True, metavar="MOMENT", help="Let the clock stand still here."),
+    click.option("--now", type=parse_datetime, hidden=True, metavar="MOMENT", help="Fix the clock at this moment."),
 )
 _EMBEDDER_OPTION = click.option(
     "--embedder",

@@ -1,4 +1,4 @@
-"""The log of the daemons: one JSON object on each line, whoever wrote it."""
+"""The log of the daemons: one JSON object on each line, from any logger."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from typing import Any
 class JsonLines(logging.Formatter):
     """Events of the package as they are; records of others without the parts that may quote stored text.
 
-    Exceptions are told by their type. Lines after the first are left out: they hold tracebacks and objects.
+    Exceptions are shown by type. Only the first line is kept: others hold tracebacks and objects.
     """
 
     def format(self, record: logging.LogRecord) -> str:

@@ -131,7 +131,7 @@ class CommandGroup(ExitingCommand, click.Group):
             if (command := self.get_command(ctx, name)) is not None
         ]
         half = (len(cells) + 1) // 2
-        with formatter.section("Commands (agentmem COMMAND --help tells the options of one)"):
+        with formatter.section("Commands (options of one: agentmem COMMAND --help)"):
             for left, right in zip(cells[:half], [*cells[half:], ""], strict=False):
                 formatter.write(f"  {left:{_COLUMN_CHARS}}{right}".rstrip() + "\n")
 

@@ -157,7 +157,7 @@ class Progress:
         self._close_bar()
 
     def __call__(self, stage: str, done: int, total: int) -> None:
-        """Show how far it is; does nothing where nobody looks."""
+        """Show the progress; does nothing without a terminal."""
         if not self._enabled:
             return
         if stage != self._stage:

@@ -34,10 +34,10 @@ _NAMES: Mapping[Any, str] = {
 
 
 def check_arguments(cls: C) -> C:
-    """Make the public methods of a class refuse arguments that do not fit their annotations, with InvalidRecord.
+    """Make the public methods of a class raise InvalidRecord for arguments that do not fit their annotations.
 
-    What a caller leaves out is not looked at, and neither is what an annotation leaves open. Numbers are not read from
-    text, and text is no list of its letters.
+    Omitted arguments and open annotations are not checked. Numbers are not read from text, and a text is not a list of
+    its letters.
     """
     for name, method in list(vars(cls).items()):
         if not name.startswith("_") and inspect.isfunction(method):
@@ -95,7 +95,7 @@ class VerbParameters:
     @cached_property
     def annotations(self) -> dict[str, Any]:
         """The annotation of each parameter, those of keyword fields among them; Any where a name is not at hand."""
-        written = inspect.unwrap(self._method)  # a decorator stands in another module, with other names
+        written = inspect.unwrap(self._method)  # a decorator is in another module, with other names
         hints = typing.get_type_hints(written, written.__globals__, _ModuleNames(written.__globals__))
         hints.pop("return", None)
         for name, hint in list(hints.items()):

@@ -137,8 +137,8 @@ class PromotionAudit(NamedTuple):
 class AuditEntry:
     """One row of memory_audit_log; the log adds id and time. Text and payloads only at the levels that allow them.
 
-    `seen_seq` is the journal position from before what it tells was read: the log leaves its texts out where something
-    of the user was erased since.
+    `seen_seq` is the journal position before the data was read: the log omits the texts if data of the user was erased
+    since.
     """
 
     operation: str

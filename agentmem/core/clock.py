@@ -32,9 +32,9 @@ class Clock(Protocol):
 
 
 class SystemClock:
-    """The machine's own clock, in UTC. When it is set back a little, it stands still until it has caught up.
+    """The machine's clock, in UTC. When it is set back a little, it repeats its last time until it has caught up.
 
-    What is said later would count as older otherwise, and an old value as the newer one.
+    Otherwise later statements would count as older, and an old value as the newer one.
     """
 
     def __init__(self) -> None:
@@ -98,7 +98,7 @@ def to_own_offset(moment: datetime, field: str | None = None) -> datetime:
 def add_time(moment: datetime, delta: timedelta) -> datetime:
     """A moment and a time added, in UTC; the first or last moment of the calendar where the sum is outside of it.
 
-    Clocks were in the year 9999, and `datetime.max` stands for "for ever" in many programs.
+    Clocks were in the year 9999, and many programs use `datetime.max` for "for ever".
     """
     try:
         return moment + delta

@@ -17,7 +17,7 @@ MENTION_TEXTS = "texts"
 """The property of a MENTIONS edge that holds what its turn says of the entity."""
 
 TURN_POSITION_KIND = "Turn at"
-"""Kind of a Key that names a turn by where it stands, because a record does not know the id of the turn before it."""
+"""Kind of a Key that names a turn by its position, because a record does not know the id of the previous turn."""
 
 ENDPOINT_LABELS: Mapping[EdgeKind, tuple[str, str]] = {
     EdgeKind.HAS_TURN: ("Conversation", "Turn"),
@@ -42,7 +42,7 @@ ENDPOINT_LABELS: Mapping[EdgeKind, tuple[str, str]] = {
 
 
 def turn_position_key(conversation_id: str, index: int) -> Key:
-    """The Key of whichever turn stands at this index of a conversation."""
+    """The Key of the turn at this index of a conversation."""
     return TURN_POSITION_KIND, f"{index}:{conversation_id}"
 
 
@@ -100,7 +100,7 @@ def edge_triple(edge: Edge) -> EdgeTriple:
 def build_relation(user_id: str, channel: str, endpoints: tuple[str, str], kind: str, **fields: Any) -> Edge:
     """The Edge that states a relation between two entities, `endpoints` being the ids of source and target.
 
-    A name that is no known kind is kept as the property `name` of a RELATED_TO. The same relation has the same id.
+    An unknown kind is kept as the property `name` of a RELATED_TO. The same relation has the same id.
     """
     known = check_identifier(kind, "kind").upper().replace(" ", "_")
     edge_kind = EdgeKind(known) if known in RELATION_KINDS else EdgeKind.RELATED_TO
@@ -128,6 +128,6 @@ def build_mention(user_id: str, channel: str, turn_id: str, entity_id: str, text
 
 
 def structural_edge_id(triple: EdgeTriple) -> str:
-    """The id of the Edge that stands for a structural link: the same link has the same id."""
+    """The id of the Edge for a structural link: the same link has the same id."""
     kind, source, target = triple
     return derive_id(kind, *source, *target)

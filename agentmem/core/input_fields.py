@@ -35,7 +35,7 @@ class TurnInput(TypedDict, total=False):
 
 @dataclass(frozen=True, slots=True)
 class SourceLocation:
-    """Where a value stands: the file or argument, the line (0 when there is none), and the path inside of it."""
+    """The place of a value: the file or argument, the line (0 when there is none), and the path inside it."""
 
     file: str
     line: int = 0
@@ -139,5 +139,5 @@ def parse_datetime(value: object, field: str, location: SourceLocation) -> datet
                 value /= 1000
             return datetime.fromtimestamp(value, UTC)
     except (ValueError, OverflowError, OSError):
-        pass  # the message below covers what cannot be parsed and what is no time at all
+        pass  # the message below covers text that cannot be parsed and values that are not a time
     raise location.build_error(field, f"must be an ISO 8601 time or seconds since 1970, got {describe_value(value)}")

@@ -27,9 +27,9 @@ DAY = timedelta(days=1)
 DAYS_PER_WEEK = 7.0
 HALF_LIVES = {"fast": 1.0, "default": 3.0, "slow": 7.0}  # days
 BETAS = {"low": 0.3, "default": 0.6, "high": 1.0}
-DOUBTFUL = "doubtful"  # the certainty of a claim that its words may say otherwise: kept, but never told as current
+DOUBTFUL = "doubtful"  # the certainty of a claim that its words may contradict: kept, but never shown as current
 DOUBT_TAG = "doubt:"  # before the name of what is doubtful about a claim
-INFERRED_CERTAINTIES = frozenset({"inferred", "uncertain", DOUBTFUL})  # certainties of what nobody said
+INFERRED_CERTAINTIES = frozenset({"inferred", "uncertain", DOUBTFUL})  # certainties of what was not said
 MIN_USES_TO_KEEP = 2  # uses from which the score may keep a fact for long
 FAMILIARITY_SATURATION = 101  # so many accesses, less one, make a record as familiar as it can be
 
@@ -94,7 +94,7 @@ def salience_now(salience: float, decay_start: datetime, now: datetime, policy: 
 
 
 def is_inferred(certainty: str, source: str = "") -> bool:
-    """Whether nobody said so: a fact that was inferred, or guessed."""
+    """Whether a fact was inferred or guessed, not said."""
     return certainty in INFERRED_CERTAINTIES or source == "inferred"
 
 

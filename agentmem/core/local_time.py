@@ -1,7 +1,7 @@
-"""The user's own time: the zone in which their days begin, and moments and records as its clock shows them.
+"""The user's time zone: where their days begin, and how moments and records are shown.
 
-A calendar day that somebody means ("yesterday", "on 5 June") is stored as midnight UTC of that day, wherever they are.
-So a moment at midnight UTC stands for its day, and is the same day in every zone.
+A calendar day ("yesterday", "on 5 June") is stored as midnight UTC of that day, in every zone. So a moment at midnight
+UTC means its day, and is the same day everywhere.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ def read_timezone(words: str) -> tzinfo | None:
 
 
 def is_calendar_day(moment: datetime) -> bool:
-    """Whether a moment stands for a day: midnight UTC, in no other offset."""
+    """Whether a moment means a day: midnight UTC, in no other offset."""
     return not moment.utcoffset() and moment.time() == time.min
 
 
@@ -70,19 +70,19 @@ def to_wall_clock(moment: datetime) -> datetime:
 class LocalTime:
     """In which zone a moment is shown: that of the settings, else the moment's own offset, else the user's, else UTC.
 
-    An offset of zero is no offset of one's own: programs stamp in UTC wherever the user is.
+    An offset of zero does not count: programs write UTC wherever the user is.
     """
 
     setting: tzinfo | None = None
     user: tzinfo | None = None
 
     def localize(self, moment: datetime) -> datetime:
-        """The same moment in its zone; one that stands for a day as it is."""
+        """The same moment in its zone; a moment that means a day is unchanged."""
         zone = self.setting or (None if moment.utcoffset() else self.user)
         return moment if zone is None or is_calendar_day(moment) else to_zone(moment, zone)
 
     def relocate(self, record: R) -> R:
-        """A record with its moments in their zone, for texts that tell days; never to be stored."""
+        """A record with its moments in their zone, for texts that show days; never stored."""
         if self.setting is None and self.user is None:
             return record
         moments = {

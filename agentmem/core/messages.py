@@ -42,7 +42,7 @@ _IGNORED_NAMES = (
     " response_metadata status stop_details stop_reason stop_sequence type usage usage_metadata"
 )
 _IGNORED_FIELDS = frozenset(_IGNORED_NAMES.split())
-# Of these, what any mapping may have: by itself it makes no message, and who means `turn_id` is told so.
+# Any mapping may have these keys: alone they do not make a message, and a typo for `turn_id` gets an error.
 _COMMON_FIELDS = frozenset({"example", "id", "object", "status", "type"})
 _MODEL_FIELD = "model"  # of Anthropic's replies; a turn has it, too
 # LangChain's names of messages, its classes and chunks among them, in lower case without `message` and `chunk`.
@@ -240,7 +240,7 @@ def _write_json(value: object, location: SourceLocation) -> str:
 
 
 def _render_result_content(content: object, location: SourceLocation) -> str:
-    """A result's own text. Results do not nest, so parts of it that are no text are only named."""
+    """The text of a result. Results do not nest: parts that are not text are only named."""
     if content is None:
         return ""
     if not isinstance(content, list):

@@ -17,7 +17,7 @@ from agentmem.errors import InvalidRecord
 
 MAX_JSON_DEPTH = 50  # levels of lists and mappings: parsers of other programs stop at 64 to 128
 MAX_JSON_VALUES = 100_000  # in one free-form field: what contains a value many times over is counted as often
-MAX_JSON_DIGITS = 300  # of a whole number: as far as a float reaches, and Postgres, Redis and Neo4j clients read
+MAX_JSON_DIGITS = 300  # of a whole number: the range of a float, which Postgres, Redis and Neo4j clients read
 MAX_INTEGER = 2**63 - 1  # what the stores hold in a column
 _DIGITS_BOUND = 10**MAX_JSON_DIGITS
 # White space, controls, and what Unicode calls format characters, fillers, joiners and variation selectors.

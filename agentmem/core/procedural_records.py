@@ -15,8 +15,8 @@ MAX_REFERENCES = 32  # conversations, calls or outcomes that a learned record na
 class Tool(Record):
     """A tool that agents call, unique per user by its name. `id` is derived from the name.
 
-    The counts are those that the job `patterns` last took; `tool_stats` takes them anew. `counted` is the journal
-    position up to which calls are in them.
+    The counts are from the last run of the job `patterns`; `tool_stats` counts again. `counted` is the journal position
+    up to which calls are in them.
     """
 
     name: str = Field(min_length=1, max_length=200)

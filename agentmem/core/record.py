@@ -62,7 +62,7 @@ Text = Annotated[str, AfterValidator(_check_text)]
 
 
 class Status(StrEnum):
-    """Where a record stands. `superseded` and `forgotten` are retired; `archived` is kept out of recall."""
+    """The state of a record. `superseded` and `forgotten` are retired; `archived` is kept out of recall."""
 
     ACTIVE = "active"
     PROMOTED = "promoted"

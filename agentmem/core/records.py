@@ -33,7 +33,7 @@ from agentmem.errors import InvalidRecord
 
 IDENTITY_HEADING, CONTEXT_HEADING = "# About the user", "# What the user is up to"
 
-ANNOUNCEMENT_TAG = "announcement"  # the tag of a fact in `_swarm` that an agent told the others
+ANNOUNCEMENT_TAG = "announcement"  # the tag of a fact in `_swarm` that an agent announced
 
 SLOT_KEY_PREFIX = "slot:"  # of the dedup keys of beliefs
 
@@ -67,7 +67,7 @@ class SynopsisSentence(BaseModel):
 
 
 class SynopsisSection(BaseModel):
-    """One of the two parts, its sentences the most telling first.
+    """One of the two parts, its most informative sentences first.
 
     `shown` are all records that it was made from, `basis` a digest of those that were current then, `turns` the journal
     position of the latest turn. `made_by` is the identity of the model that wrote it, or `facts`.
@@ -89,9 +89,9 @@ class SynopsisSection(BaseModel):
 
 
 class Synopsis(Record):
-    """What is to be known of a user before anything is asked, of one channel as it is stored, of a scope as it is read.
+    """What an agent should know of a user before any question; stored by channel, read by scope.
 
-    `identity` says who the user is, `context` what goes on lately. It rests on other records and goes with them.
+    `identity` says who the user is, `context` what is current. It depends on other records and is erased with them.
     """
 
     identity: SynopsisSection = SynopsisSection()
@@ -190,7 +190,7 @@ class Fact(Record):
     supersedes: str | None = None
     promoted_from: str | None = None
     promoted_to: str | None = None  # its copy in `_global`
-    vault_path: str = ""  # where its note stands, below the vault
+    vault_path: str = ""  # path of its note in the vault
     salience: UnitInterval = 0.5
     importance: UnitInterval | None = None
     tier: Tier = "long"
@@ -245,7 +245,7 @@ class Fact(Record):
         return f"{slot_prefix(self.subject, self.slot)}{_digest(self.value.casefold(), self.is_denied)}"
 
     def _belief_key(self) -> str:
-        """One per value and interval; all of a slot share what stands before the value, those that ended, too."""
+        """One per value and interval. Facts of a slot share it for the time before the value, ended facts too."""
         state = (self.value.casefold(), self.is_denied, self.temporal_context == "future", *self.valid_interval())
         return f"{slot_prefix(self.subject, self.slot)}{_digest(*state)}"
 
@@ -255,7 +255,7 @@ class Fact(Record):
 
 
 class Gloss(Record):
-    """What a turn says, said so that it stands alone: made by extraction, joined to the turn in ranking.
+    """What a turn says, readable without context: made by extraction, joined to the turn in ranking.
 
     Its id is the turn's: a turn without one is still to be extracted. `standalone` is one sentence with pronouns and
     dates resolved, `keys` are general words that surely hold; both are empty where there was nothing to say.
@@ -305,7 +305,7 @@ class Review(Record):
 class Entity(Record):
     """A person, place, organisation or thing, with the names it goes by.
 
-    `extracted` are those names, and the description, that turns say and no caller gave: they go with their last turn.
+    `extracted` are the names and the description that come from turns only: they are erased with their last turn.
     """
 
     name: Text

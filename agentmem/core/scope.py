@@ -155,6 +155,6 @@ def channel_scope(user_id: str, channel: str, conversation_id: str | None = None
 
 @dataclass(frozen=True, slots=True)
 class Operator:
-    """Stands in for a Scope where background work concerns all users; only the worker and `--all-users` hold one."""
+    """Replaces a Scope where background work concerns all users; only the worker and `--all-users` hold one."""
 
     name: str = "operator"

@@ -1,7 +1,7 @@
-"""What the package says of its work, through structlog to the logger `agentmem` of the standard library, as JSON.
+"""Events of the package, through structlog to the logger `agentmem` of the standard library, as JSON.
 
-Ids, counts and times only, never text of a memory. Values that the application binds with
-`structlog.contextvars.bound_contextvars(request_id=…)` stand in every event of that request.
+Ids, counts and times only, never text of a memory. Each event of a request includes the values bound with
+`structlog.contextvars.bound_contextvars(request_id=…)`.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ def no_progress(stage: str, done: int, total: int) -> None:
 
 
 def log_event(level: int, event: str, **values: Any) -> None:
-    """Note an event; costs next to nothing where nobody listens at that level."""
+    """Log an event; costs next to nothing when the level is disabled."""
     if _LOGGER.isEnabledFor(level):
         _logger().log(level, event, **values)
 

@@ -1,9 +1,9 @@
-"""Belief revision: which facts rest on a premise that no longer holds. Pure; who reads the premises is the caller.
+"""Belief revision: which facts rest on a premise that no longer holds. Pure; the caller reads the premises.
 
 A fact needs all of its premises (`depends_on`). A premise is a belief, not a record: it holds at a moment of the world
-while any record of the same identity covers that moment, so an end that is put off, a claim that is learned anew and a
-value that comes back all carry what rests on them. When no record covers, what rests on the belief is stale, at any
-depth and however premises are entangled: nobody says that it is false, only that its ground is gone.
+while any record of the same identity covers that moment, so a postponed end, a claim learned again and a value that
+returns all support what rests on them. When no record covers it, everything that rests on the belief is stale, at any
+depth, also in cycles: it is not false, but has lost its ground.
 """
 
 from __future__ import annotations

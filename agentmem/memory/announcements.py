@@ -1,8 +1,7 @@
-"""What agents of one user tell each other: announcements in the channel `_swarm`.
+"""Announcements: what agents of one user share in the channel `_swarm`.
 
-An announcement is a Fact of the short tier with its author, its time and, if it was given one, an end. The same words,
-while they hold, are one announcement however often they are said: an agent that repeats what it has recalled adds
-nothing new.
+An announcement is a Fact of the short tier with its author, its time and, if given, an end. While it holds, the same
+text is one announcement: an agent that repeats recalled text adds nothing.
 """
 
 from __future__ import annotations
@@ -81,7 +80,7 @@ async def announce(
     expires_in: timedelta | float | None = None,
     idempotency_key: str | None = None,
 ) -> Fact:
-    """Tell all agents of the user something; see `AsyncAgentMemory.announce`."""
+    """Announce a claim to all agents of the user; see `AsyncAgentMemory.announce`."""
     words: object = text
     if not isinstance(words, str) or not has_visible(words):
         raise InvalidRecord("text must be non-empty text", field="text")

@@ -1,4 +1,4 @@
-"""Where the subsystems of one view stand: what is open, the scope they act in, and how they read their records."""
+"""What the subsystems of one view share: open stores, their scope, and how they read records."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class ForgetReceipt:
 
 @dataclass(frozen=True, slots=True)
 class ErasureReceipt:
-    """Everything of a user was erased. `scan.leftovers` is empty, `scan.deferred` says what waits, and for whom."""
+    """Everything of a user was erased. `scan.leftovers` is empty; `scan.deferred` names what waits."""
 
     operation_id: str
     user_id: str
@@ -205,7 +205,7 @@ class MemoryContext:
     async def iter_pages(self, where: Where) -> AsyncIterator[list[Record]]:
         """Current records that match, in any channel of the user unless `where` names some, by kind and id.
 
-        No write between two pages makes one that stands all the while be missed, or come twice.
+        A write between two pages never hides or repeats a record that exists throughout.
         """
         for kind in tuple(KINDS) if where.kinds is None else where.kinds:
             page, rest = list[Record](), replace(where, kinds=(kind,))

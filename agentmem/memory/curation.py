@@ -1,4 +1,4 @@
-"""Curation: what should be seen again, what proved itself, what says the same, and what nobody needs any more."""
+"""Curation: reviews, promotion, duplicates and garbage collection."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ class JobReportProtocol(Protocol):
 
 
 RunJob = Callable[[str, bool], Awaitable[Sequence[JobReportProtocol]]]
-"""Runs a job for the user by its name, dry or not: jobs stand above memory."""
+"""Runs a job for the user by its name, dry or not: jobs are a layer above memory."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,10 +115,10 @@ class Curation:
 
     @audit_read
     async def clusters(self) -> list[Cluster]:
-        """Facts of the active channel that are alike, the closest first; [] where all differ.
+        """Similar facts of the active channel, the closest cluster first; [] where all differ.
 
-        `action` proposes by cohesion: merge, ask or keep_apart. The job merges only one that `is_equal`. Facts that
-        differ in a word of direction, polarity, tense, modality or number, or in a name, stand in none together.
+        `action` proposes by cohesion: merge, ask or keep_apart. The job merges only clusters with `is_equal`. Facts
+        that differ in a word of direction, polarity, tense, modality or number, or in a name, never share a cluster.
         """
         await self._context.engine.sync_projections(self._context.scope)
         return await find_clusters(self._context, self._context.scope.channel)
@@ -127,7 +127,7 @@ class Curation:
         """Make one fact of a cluster, or of the facts of these ids, and return it as one operation.
 
         The one kept for long, then the surest, then the oldest stays, with the sources, tags and entities of all; the
-        others are superseded by it. They must hold and stand in one channel: InvalidRecord otherwise.
+        others are superseded by it. They must hold and share one channel: InvalidRecord otherwise.
         """
         if isinstance(cluster, str):
             raise InvalidRecord("cluster must be a Cluster or a list of ids, got a string", field="cluster")

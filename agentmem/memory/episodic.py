@@ -34,7 +34,7 @@ LIMITED_MARK = "limited_key"  # of turns by a key of one channel or agent: they 
 OWN_MARKS = frozenset({IMPORTED_MARK, LIMITED_MARK})
 OnError = Literal["raise", "skip"]
 NO_TEXT = "has no text"
-MAX_TIME_AHEAD = timedelta(days=366)  # of a turn: clocks differ, and stories are told ahead; typing errors are further
+MAX_TIME_AHEAD = timedelta(days=366)  # of a turn: clocks differ, and stories run ahead; typing errors are further
 TURN_FIELDS = frozenset(
     {
         "role",
@@ -211,7 +211,7 @@ class EpisodicMemory:
         """A Change for each turn; `aliases` are the ids to store those under whose own is taken."""
         ids, scope = self._context.engine.ids, self._context.scope
         seen: dict[str, str] = {}
-        # a key stands for the whole list
+        # a key means the whole list
         together = "" if idempotency_key is None else hash_request(turns=[item.request_hash for item in prepared])
         out = []
         for position, item in enumerate(prepared):
@@ -424,9 +424,9 @@ class EpisodicMemory:
     async def clear_channel(self, *, hard: bool = False, idempotency_key: str | None = None) -> ForgetReceipt:
         """Forget everything in the active channel, turns, facts and all else but the profile; `hard` erases it.
 
-        What is forgotten softly comes back with `undo` of the receipt's operation. Nothing of another channel is
-        touched, but what rests on erased records alone goes with them. Raises NotFound when the channel is empty,
-        InvalidRecord when it holds more than 10,000 records.
+        What is forgotten softly comes back with `undo` of the receipt's operation. Other channels are unchanged, but
+        records that rest only on erased ones are erased too. Raises NotFound when the channel is empty, InvalidRecord
+        when it holds more than 10,000 records.
         """
         from agentmem.memory.erasure import ChannelErasure
         from agentmem.memory.working.memory import WorkingMemory

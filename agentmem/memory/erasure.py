@@ -233,7 +233,7 @@ class Erasure:
     async def _erase_again(
         self, erased_before: Sequence[Key], operation_id: str, erased_at: datetime
     ) -> tuple[list[Key], ErasureScan]:
-        """Repeat an erasure that was interrupted; what was stored anew since, in any channel, was not meant."""
+        """Repeat an erasure that was interrupted; records stored since then, in any channel, are kept."""
         where = Where(kinds=tuple(KINDS), ids=tuple(record_id for _, record_id in erased_before))
         stored_anew = {record.key for record in await list_across_channels(self._context, where)}
         gone = [key for key in erased_before if key not in stored_anew]
@@ -263,7 +263,7 @@ class Erasure:
         raise Conflict("facts or relations that rest on what is to go are written without a pause", stale=True)
 
     async def _list_outdated_entities(self, gone: Sequence[Key]) -> list[Key]:
-        """Entities that these named, and of which older versions hold what nobody says any more."""
+        """Entities that these named, with older versions whose text no source supports any more."""
         log, scope = self._context.engine.log, self._context.scope
         named: set[str] = set()
         for kind in ("Edge", "Fact"):
@@ -281,7 +281,7 @@ class Erasure:
                 raise Conflict(f"{record.kind} {record.id!r} was changed after it was chosen to be erased")
 
     async def _find_dependents(self, keys: Iterable[Key]) -> tuple[list[Key], list[Record]]:
-        """All that goes with the keys, and the records that stay but lose a source, an entity or a premise."""
+        """All that is erased with the keys, and the records that stay but lose a source, an entity or a premise."""
         # Every channel of the user: what rests on erased text must go wherever it was put.
         records = [
             record
@@ -410,7 +410,7 @@ def _is_away(record: Record) -> bool:
     return record.status is Status.FORGOTTEN or (record.status is Status.ARCHIVED and not isinstance(record, Procedure))
 
 
-LOST = datetime.max.replace(tzinfo=UTC)  # stands for the moment of the write in a fact that lost its ground
+LOST = datetime.max.replace(tzinfo=UTC)  # replaced by the moment of the write in a fact that lost its ground
 
 
 def _build_detach_change(
@@ -443,7 +443,7 @@ def _depends_only_on(record: Record, erased_keys: Collection[Key], erased_ids: C
         alone = bool(sources) and all(("Turn", turn) in erased_keys for turn in sources)
         if isinstance(record, Review):
             return alone or any(name in erased_ids for name in record.record_ids)
-        # A promoted copy goes with its original, and what was merged away with the fact that says the same.
+        # A promoted copy is erased with its original, and a merged fact with the fact that says the same.
         return alone or any(
             ("Fact", name) in erased_keys for name in (record.promoted_from or "", merge_target_id(record))
         )

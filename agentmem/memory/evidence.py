@@ -105,9 +105,9 @@ def track_shown(
     records: Iterable[Record],
     values: Iterable[tuple[Key, str]] = (),
 ) -> None:
-    """Keep what was shown in a conversation until its next answer; nothing outside of conversations.
+    """Keep what a conversation showed until its next answer; nothing outside of conversations.
 
-    `values` are those of beliefs that were told besides the records, with the keys of their facts.
+    `values` are those of beliefs shown besides the records, with the keys of their facts.
     """
     if scope.conversation_id is not None:
         asked = set(tokenize(query))

@@ -81,9 +81,9 @@ def unblock_dependents(blocker: str, goals: Iterable[Goal], exclude: Collection[
 async def check_cycles(
     context: MemoryContext, goals: Iterable[Goal], fields: Sequence[str] = LINK_FIELDS
 ) -> dict[Key, int]:
-    """Refuse goals that would be above themselves, or wait for themselves; where all that they lead to stands.
+    """Refuse goals that would be above themselves, or wait for themselves; returns the state of all linked goals.
 
-    A write expects these there, or two of them made at once could close a circle together.
+    A write expects this state, or two concurrent writes could form a cycle together.
     """
     new = {goal.id: goal for goal in goals}
     seqs: dict[Key, int] = {}
@@ -176,7 +176,7 @@ class Goals:
         return await self._context.write(Goal, "add_goal", make, idempotency_key=idempotency_key, given=fields)
 
     async def _build_draft(self, fields: Mapping[str, Any], now: datetime) -> tuple[Goal, dict[Key, int]]:
-        """The new goal, and where the goals that it names stand."""
+        """The new goal, and the state of the goals that it names."""
         scope = self._context.scope
         named = {"conversation_id": scope.conversation_id, "agent_id": scope.agent_id, **fields}
         draft = build_record(Goal, **{**named, "channel": scope.channel})
@@ -194,7 +194,7 @@ class Goals:
         return goal.model_copy(update={"parent_id": parent or None, "blocked_by": tuple(blockers)})
 
     async def _check_links(self, goal: Goal, fields: Sequence[str]) -> dict[Key, int]:
-        """Where the goals stand that these fields lead to. Refuses ids not stored, ended goals and circles."""
+        """The state of the goals that these fields name. Refuses unknown ids, ended goals and cycles."""
         seen: dict[Key, int] = {}
         for field in fields:
             named = [goal.parent_id] if field == "parent_id" else list(goal.blocked_by)
@@ -203,7 +203,7 @@ class Goals:
             for other in await self._read_goals(ids):
                 if goal.is_open and not other.is_open:
                     raise InvalidRecord(f"{field}: goal {other.id!r} has ended or is forgotten", field=field)
-        # Where they stood at first, not where the walk found them: one may have ended in between, or been erased.
+        # Their first state, not the state in the walk: one may have ended in between, or been erased.
         return {**await check_cycles(self._context, [goal], fields), **seen}
 
     async def get(self, goal_id: str) -> Goal:

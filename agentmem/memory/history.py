@@ -87,12 +87,12 @@ class History:
             raise NotFound(f"no operation {operation_id!r} in this scope that changed anything")
         keys = [key for key in touched if key in before or not await self._is_in_use(key, entries)]
         now = await log.snapshot_at(keys, scope, head)
-        for key in keys:  # changed and changed back is no change: operations can be undone one after the other
+        for key in keys:  # changed and changed back is not a change: operations can be undone one after the other
             if strip_log_fields(now.get(key)) != strip_log_fields(current.get(key)):
                 raise Conflict(f"{key[0]} {key[1]!r} was changed by a later operation; undo that one first")
         goals = await check_cycles(self._context, [goal for goal in before.values() if isinstance(goal, Goal)])
         gone = [key for key in keys if key not in before and key in now]
-        # A conversation goes because nobody else's turns are in it; the last attempt comes through beside anybody.
+        # A conversation is deleted if it has no turns of others; the last attempt succeeds beside any other write.
         alone = any(kind == "Conversation" for kind, _ in gone) and not is_last_attempt
         back = await join_restated(self._context, list(before.values()), {*keys, *gone})
         joined = {record.key: record.seq for record in back if record.key not in before}
@@ -109,7 +109,7 @@ class History:
         return {key: record for key, record in states.items() if record.channel in channels}
 
     def _has_hidden(self, records: Collection[Record]) -> bool:
-        # Facts and relations are moved with their entities, in whatever channel they stand.
+        # Facts and relations move with their entities, in any channel.
         merged = any(record.kind == "Entity" for record in records)
         asked = [record for record in records if not merged or record.kind not in ("Fact", "Edge")]
         return any(record.channel not in self._context.scope.readable_channels() for record in asked)
@@ -133,7 +133,7 @@ def touched_keys(entry: JournalEntry) -> list[Key]:
 
 
 def strip_log_fields(record: Record | None) -> Record | None:
-    """A record without what the log stamps anew on every write."""
+    """A record without the fields that the log sets on every write."""
     return None if record is None else record.model_copy(update={"seq": 0, "operation_id": "", "recorded_at": None})
 
 

@@ -61,7 +61,7 @@ class MentionedEntities:
         return out
 
     def _is_given(self, entity: Entity, gone: Collection[Key]) -> bool:
-        """Whether a caller told a fact about an entity, or related it, and that stays."""
+        """Whether a caller stored a fact or relation of an entity, and it stays."""
         about = [fact for fact in self.facts if entity.id in fact.entity_ids and not fact.source_turn_ids]
         related = [
             edge for edge in self.relations if entity.id in (edge.source, edge.target) and not edge.source_turn_ids

@@ -16,7 +16,7 @@ P = ParamSpec("P")
 T = TypeVar("T")
 
 READ = "read"
-"""The `memory_type` of the rows of reads that are no recalls."""
+"""The `memory_type` of rows for reads other than recalls."""
 
 
 def audit_read(

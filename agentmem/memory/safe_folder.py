@@ -28,7 +28,7 @@ def folder_name(name: str) -> str:
 
 @contextmanager
 def open_folder(root: Path, *parts: str, create: bool) -> Iterator[int]:
-    """The folder `parts` below `root`, as a descriptor. Raises OSError where a link stands in place of a part."""
+    """The folder `parts` below `root`, as a descriptor. Raises OSError when a part is a link."""
     descriptors = [os.open(root, _ROOT_FLAGS)]
     try:
         for part in parts:

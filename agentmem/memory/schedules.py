@@ -241,10 +241,9 @@ class Schedules:
         return await engine.write(scope, "done_schedule", make, kind="Schedule", fence=fence) is not None
 
     async def on_due(self, callback: DueCallback | None) -> None:
-        """Have due schedules handed to this function (or coroutine) by the worker of this process; None for nobody.
+        """Give due schedules to this function (or coroutine) in the worker of this process; None for no function.
 
-        Without one they go to the setting `worker.webhook`; where that is not set either, they stay due until somebody
-        claims them.
+        Without one they go to the setting `worker.webhook`; without that they stay due until a claim.
         """
         if callback is not None and not callable(callback):
             raise InvalidRecord(f"callback must be a function, got {type(callback).__name__}", field="callback")

@@ -46,10 +46,10 @@ class Synopses:
     _context: MemoryContext
 
     async def read(self, max_tokens: int | None = None, counter: TokenCounter | None = None) -> Synopsis:
-        """Who the user is and what goes on lately, in at most `max_tokens` tokens (the setting when None).
+        """Who the user is and what is current, in at most `max_tokens` tokens (the setting when None).
 
-        Without facts, goals and conversations it is empty. No model is asked: what one wrote is used while all that it
-        was written from stands as it stood. `counter` gives the tokens of a text; a quarter of its characters if None.
+        Empty without facts, goals and conversations. Calls no model: a model's text is used while its sources are
+        unchanged. `counter` gives the tokens of a text; a quarter of its characters if None.
         """
         options, scope = self._context.engine.settings.synopsis, self._context.scope
         most = options.max_tokens if max_tokens is None else max_tokens
@@ -77,7 +77,7 @@ class _ChannelSynopsis:
     now: datetime
 
     async def read_sections(self) -> list[SynopsisSection]:
-        """Both tiers, made anew where neither the session store nor the log has one that still holds."""
+        """Both tiers, built again when neither the session store nor the log has a valid one."""
         kept = await asyncio.gather(*(self._find_cached(name) for name in SECTIONS))
         if all(kept):
             return [found for found in kept if found is not None]
@@ -271,7 +271,7 @@ async def write_synopsis(
 
 
 async def list_synopsis_keys(context: MemoryContext) -> list[Key]:
-    """The synopses of every channel that were ever stored: what is erased may stand in any version of any of them."""
+    """All synopses ever stored, of every channel: any version may hold erased text."""
     columns = await context.engine.read_columns(context.scope)
     keys = [("Synopsis", synopsis_id(context.scope.user_id, channel)) for channel in sorted(columns.channels.values)]
     found: Any = await context.engine.log.changed_keys_since(keys, context.scope, 0) if keys else {}

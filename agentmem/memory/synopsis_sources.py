@@ -1,4 +1,4 @@
-"""What a synopsis is made from: the current records of one channel, the most telling first, and sentences of them."""
+"""The sources of a synopsis: the current records of one channel, the most informative first, and their sentences."""
 
 from __future__ import annotations
 
@@ -80,7 +80,7 @@ def _compute_digest(columns: RecordColumns, visible: Bools, kinds: Sequence[str]
 
 @dataclass(frozen=True, slots=True)
 class SynopsisSources:
-    """What is known in one channel, each list with the most telling first. `beliefs` tell the facts that fill slots."""
+    """What is known in one channel, each list with the most informative first. `beliefs` are facts that fill slots."""
 
     profile: User | None = None
     beliefs: Sequence[BeliefLine] = ()

@@ -65,7 +65,7 @@ class LLMSynopsis(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class PromptRecord:
-    """Something that the model is told: what it says, and the records that it stands for."""
+    """An input of the model: its text, and the records that it represents."""
 
     text: str
     keys: tuple[Key, ...]

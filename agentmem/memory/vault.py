@@ -1,8 +1,8 @@
 """The vault: a Markdown note for each memory that is kept for long, for people who read and write there (Obsidian).
 
-A note belongs to us as long as its text is what the checksum in its front matter says. One that somebody edited is
-never written over. Erasure takes notes away all the same: what they hold is text of the user. Every id stands on a line
-of its own, together with what it names, so that erasing a source or an entity takes just that line.
+A note belongs to the package while its text matches the checksum in its front matter. An edited note is never
+overwritten, but erasure deletes it, because it holds text of the user. Every id has its own line, together with what it
+names, so that erasing a source or an entity takes just that line.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ _CONTROL_CHARS = re.compile("[\x7f-\x9f\u2028\u2029\ufeff]")
 
 
 class VaultNote(NamedTuple):
-    """A note that is to stand in the vault: the name of its file, and its text."""
+    """A note to write to the vault: the name of its file, and its text."""
 
     name: str
     text: str
@@ -43,7 +43,7 @@ class VaultNote(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class NoteWriteResult:
-    """Where a note stands, below the vault. `edited`: somebody changed it, and so it was left as it is."""
+    """The path of a note, below the vault. `edited`: the user changed it, so it was not overwritten."""
 
     path: str
     edited: bool = False
@@ -87,7 +87,7 @@ def write_note(vault: Path, user_id: str, note: VaultNote, *, only_if_missing: b
     """Put a note into the user's folder, in one step, readable by its owner only; see `NoteWriteResult`. Raises
     OSError.
 
-    A note of the same text is not touched; with `only_if_missing`, none that stands there is.
+    A note of the same text is unchanged; with `only_if_missing`, any existing one.
     """
     vault.mkdir(mode=0o700, parents=True, exist_ok=True)
     place = f"{VAULT_FOLDER}/{folder_name(user_id)}/{note.name}"

@@ -63,7 +63,7 @@ def to_row(key: ApiKey, secret_hash: str) -> dict[str, Any]:
 
 
 def from_row(row: Sequence[Any]) -> ApiKey:
-    """The key of a row, whose columns stand in the order of the fields."""
+    """The key of a row, whose columns are in the order of the fields."""
     key_id, user_id, scopes, created_at, channel, agent_id, *moments = row
     moments = [from_micros_or_none(moment) for moment in moments]
     return ApiKey(key_id, user_id, tuple(scopes.split()), from_micros(created_at), channel, agent_id, *moments)

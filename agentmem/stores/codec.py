@@ -41,7 +41,7 @@ _encode_json = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), defau
 
 
 class RecordMetadata(NamedTuple):
-    """What the log adds to a record: whose it is, since when it is known, and by which change it stands as it does."""
+    """What the log adds to a record: its user, since when it is known, and the change that wrote it."""
 
     user_id: str
     id: str

@@ -1,4 +1,4 @@
-"""What to look for where the text of erased records may stand in other rows, such as a query in the audit log."""
+"""What to search where other rows may hold text of erased records, such as a query in the audit log."""
 
 from __future__ import annotations
 
@@ -107,7 +107,7 @@ class ErasureTerms:
 
 @dataclass(frozen=True, slots=True)
 class AuditText:
-    """What a row of the audit log says: the operation that it tells of, and the texts in it (JSON: `details`)."""
+    """What a row of the audit log holds: its operation, and the texts in it (JSON: `details`)."""
 
     operation_id: str
     query: str
@@ -118,10 +118,10 @@ class AuditText:
 
 @dataclass(frozen=True, slots=True)
 class ErasedReferences:
-    """By what a row refers to erased records: their ids, and the operations that wrote them.
+    """How a row refers to erased records: their ids, and the operations that wrote them.
 
-    `derived_texts` are those of erased synopses and glosses. They tell of several records, of which some are erased
-    later, when the row that holds the text refers to nothing any more that is erased then.
+    `derived_texts` are those of erased synopses and glosses. They describe several records; some may be erased later,
+    when the row with the text refers to nothing else that is erased then.
     """
 
     ids: frozenset[str]

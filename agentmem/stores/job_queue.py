@@ -1,4 +1,4 @@
-"""The store's face for background jobs: where each job stands with each user, and who has something to do."""
+"""The store's interface for background jobs: the state of each job per user, and which users have work."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ MAX_WAIT = timedelta(days=2)  # beyond the longest wait after a failure; what is
 
 @dataclass(frozen=True, slots=True)
 class JobState:
-    """Where one job stands with one user.
+    """The state of one job for one user.
 
-    `seq` is the journal position up to which it has looked; `due_at` when it is to look again, None when nothing
-    waits; `attempts` counts failed runs in a row; `last_run_at` is its last run and `report` what that did, in numbers.
+    `seq` is the journal position it has processed; `due_at` its next run, None when nothing waits; `attempts` counts
+    failed runs in a row; `last_run_at` is its last run and `report` the result in numbers.
     """
 
     job: str
@@ -46,19 +46,19 @@ class JobQueue(Protocol):
     """What a backend keeps for jobs. Nothing here costs more than what it returns, however many users there are."""
 
     async def state(self, job: str, scope: Scope) -> JobState:
-        """Where the job stands with this user; all zero before its first run."""
+        """The state of the job for this user; all zero before its first run."""
         ...
 
     async def write_state(self, state: JobState) -> None:
-        """Record where a job stands with a user, in place of what was recorded; a longer way in `seq` is kept."""
+        """Replace the state of a job for a user; a larger stored `seq` is kept."""
         ...
 
     async def states(self, scope: Scope) -> list[JobState]:
-        """Where each job stands with this user, by name; [] for one whom no job has seen."""
+        """The state of each job for this user, by name; [] for a user without any."""
         ...
 
     async def queue(self, job: str, operator: Operator, limit: int = 1000) -> list[JobState]:
-        """Those whom a job is to look at, at any time, the one due first first."""
+        """The users of a job at any time, the one due first first."""
         ...
 
     async def users_changed_since(
@@ -71,15 +71,15 @@ class JobQueue(Protocol):
         ...
 
     async def enqueue(self, job: str, users: Mapping[str, datetime], kinds: Collection[str] = ()) -> None:
-        """Note that a job is to look at these users from these moments on; what was noted before stays.
+        """Mark these users as due for a job from these moments; earlier marks stay.
 
-        For who has not written records of these kinds (of any, when none is given) since the job looked at him, nothing
-        is to do: for who does not wait already, it has looked as far as he wrote.
+        A user who has written no records of these kinds (any, when none is given) since the last run has no work:
+        unless already waiting, they count as processed up to their last write.
         """
         ...
 
     async def pending_users(self, job: str, now: datetime, operator: Operator, limit: int = 100) -> list[str]:
-        """Users whom the job is to look at by now, the one who waits longest first."""
+        """Users due for the job, the longest waiting first."""
         ...
 
     async def due_users(self, job: str, now: datetime, operator: Operator, limit: int = 100) -> list[str]:

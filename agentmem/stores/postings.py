@@ -57,7 +57,7 @@ def unpack_blocks(blocks: Sequence[bytes]) -> tuple[Ordinals, Counts]:
 def remove_ordinals(
     blocks: Iterable[tuple[K, bytes]], ordinals: Collection[int]
 ) -> tuple[list[tuple[K, bytes]], list[K]]:
-    """The blocks that change when ordinals are taken out: those that keep something, anew, and those left empty."""
+    """The changed blocks after removing ordinals: shorter ones, and those left empty."""
     slots = np.array(sorted(ordinals), dtype=_ORDINAL_DTYPE)
     rewritten: list[tuple[K, bytes]] = []
     empty: list[K] = []

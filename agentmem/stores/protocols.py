@@ -387,10 +387,10 @@ class GraphNodeVectors(Protocol):
         through_seq: int,
         vectors: Mapping[Key, tuple[int, NDArray[np.float16] | None]],
     ) -> bool:
-        """Put these vectors, each with its record's ordinal, on the nodes that are there; None takes one off.
+        """Put these vectors, each with its record's ordinal, on the existing nodes; None removes one.
 
-        Nothing, and False, unless the watermark is `after_seq` and the graph is at `through_seq` or beyond. What was
-        followed under another name begins anew.
+        Returns False and writes nothing unless the watermark is `after_seq` and the graph is at `through_seq` or
+        beyond. Under another name, following starts again.
         """
         ...
 

@@ -1,4 +1,4 @@
-"""What putting a journal back and making things anew come to on every backend: read here, written by the backend."""
+"""What restoring a journal and rebuilding projections share: read here, written by the backend."""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ class JournalSegment:
             raise Conflict(f"the journal of {self.user_id} ends at {counters.head}; position {first} does not follow")
 
     def counters_after(self, counters: JournalCounters) -> JournalCounters:
-        """How far the journal goes with this piece."""
+        """The last positions of the journal with this piece."""
         last, ordinals = self.changes[-1], max((ordinal + 1 for ordinal in self.final_by_ordinal), default=0)
         return JournalCounters(last.seq, ordinals, counters.erasures, last.at)
 

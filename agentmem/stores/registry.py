@@ -21,9 +21,9 @@ OpenIndex = Callable[[str, int, int], Awaitable[VectorIndex]]
 
 @dataclass(frozen=True, slots=True)
 class Stores:
-    """Open stores. `replicated_graph` is the graph again when it stands outside of the log and has to follow it.
+    """Open stores. `replicated_graph` is the graph if it is outside of the log and must follow it.
 
-    `graph_node_vectors` is there with the setting `graph_vectors` alone.
+    `graph_node_vectors` exists only with the setting `graph_vectors`.
     """
 
     log: LogStore
@@ -61,7 +61,7 @@ async def open_stores(settings: Settings, clock: Clock) -> Stores:
             session = await _open_session(settings, clock)
             opened.push_async_callback(session.close)
             stack = await _open_servers(settings, clock, session, opened)
-        opened.pop_all()  # nothing failed: whoever asked closes them
+        opened.pop_all()  # nothing failed: the caller closes them
         return stack
 
 

@@ -118,7 +118,7 @@ class ReadSet:
             del self.ordinal_by_position[version.position_key]
 
     def ordinals_by_key(self) -> dict[Key, int]:
-        """The ordinals of the current records that are known here, turns by where they stand too."""
+        """The ordinals of the current records that are known here, turns by their position too."""
         found = {key: held.ordinal for key, held in self.versions.items() if held.seq is not None}
         return found | {turn_position_key(*place): ordinal for place, ordinal in self.ordinal_by_position.items()}
 

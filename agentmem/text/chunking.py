@@ -14,7 +14,7 @@ MAX_SENTENCE_CHARS = 1000
 """Characters after which a sentence is cut at a clause or a word."""
 
 MAX_TRAILING_BLOCKS = 8
-"""Bracketed blocks at the end of a text that stand apart from it, at most."""
+"""Maximum number of bracketed blocks at the end of a text that are not part of it."""
 
 # Latin, Arabic, Urdu and Hindi marks end a sentence before white space; Chinese and Japanese ones end it anywhere, and
 # the closing quotes and brackets behind them still belong to it.

@@ -1,7 +1,7 @@
 """What two claims share: `normalize_content` is equal where they say the same, `find_contrasts` where they may.
 
-Only spelling, punctuation and `a` for `the` count as harmless. Articles of other languages stay: they tell case, gender
-or person ("in die Stadt" is not "in der Stadt"); so do all endings, and small words are content.
+Only spelling, punctuation and `a` for `the` count as harmless. Articles of other languages stay: they mark case, gender
+or person ("in die Stadt" is not "in der Stadt"); so do endings, and small words are content.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _REWRITES = tuple(
         (r"'re\b", " are"),
         (r"\bi'm\b", "i am"),
         (r"\ba few\b", "several"),  # unlike "few"
-        (r"\b(?:a|an|the)\b(?!')", "the"),  # in its place, so that nothing is lost where "a" is no article
+        (r"\b(?:a|an|the)\b(?!')", "the"),  # in its place, so that nothing is lost where "a" is not an article
         (r"(?<=[^\W\d])[-\u2010-\u2014](?=[^\W\d])|\s[-\u2010-\u2014]+\s", " "),
     )
 )

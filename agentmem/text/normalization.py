@@ -23,7 +23,7 @@ _LATIN_ACCENT = re.compile(r"(?<=[a-z])[\u0300-\u036f]+")
 _CLAIM_END = " .!?,;:…。、"
 _QUOTES = {0x2018: "'", 0x2019: "'", 0x201C: '"', 0x201D: '"'}
 
-# What may stand before an instruction without changing what it says.
+# What may precede an instruction without changing its meaning.
 _LEADING_PHRASE = re.compile(
     r"(?:(?:please|also|and|but|so|ok|okay|hey|hi|well|now|then|just|really|always|ever|kindly|thanks|again|"
     r"assistant)\b"
@@ -140,7 +140,7 @@ class NormalizedInstruction:
 
     @property
     def content_terms(self) -> frozenset[str]:
-        """The words that tell it from others, without verbs such as use and add that nearly all have."""
+        """The words that distinguish it, without common verbs such as use and add."""
         told = frozenset(self.terms)
         return told - _GENERIC_TERMS or told
 
@@ -229,9 +229,9 @@ def quotable_numbers(text: str) -> set[str]:
 
 
 def claimed_names(text: str) -> list[str]:
-    """The capitalized words of a claim that are no stop words, months or days, each once, without 's.
+    """The capitalized words of a claim except stop words, months and days, each once, without 's.
 
-    The first word counts where it stands as a name does: alone, before another one, before 's or a verb.
+    The first word counts where a name is likely: alone, before another one, before 's or a verb.
     """
     found = [match for match in _NAME_WORD.finditer(text) if match[0][0].isupper()]
     if found and found[0].start() == 0 and not _AFTER_LEADING_NAME.match(text, found[0].end()):
@@ -246,9 +246,7 @@ def comparable_names(text: str) -> list[str]:
 
 
 def written_dates(text: str, year: int) -> Iterator[tuple[str, str]]:
-    """Each date in a text, as it stands there and as `moments.parse_date_range` reads it; `year` where none is
-    written.
-    """
+    """Each date in a text as written, and as `moments.parse_date_range` reads it; `year` where none is written."""
     for match in _WRITTEN_DATE.finditer(text):
         iso = match["iso"] or match["bare"]
         if iso is None:
@@ -269,7 +267,7 @@ def _can_be_name(word: str) -> bool:
 
 
 def _parse_digit_numbers(text: str) -> Iterator[tuple[int, str, str]]:
-    """Where each number in digits stands, the number, and the same with its suffix: 5 and 5000 for "5k"."""
+    """The position of each number in digits, the number, and the same with its suffix: 5 and 5000 for "5k"."""
     for match in _DIGITS.finditer(text):
         digits, fraction, suffix = match[1].replace(",", ""), (match[2] or "").rstrip("0").rstrip("."), match[3]
         number = (digits.lstrip("0") or "0") + fraction

@@ -11,7 +11,7 @@ import re
 from agentmem.core.plain_values import has_visible
 
 MEMORY_TAG = "memory"
-"""The tag between whose markers a context stands; `to_plain_line` breaks every other one."""
+"""The tag around a context; `to_plain_line` breaks every other one."""
 
 MAX_NAME_CHARS = 60
 MAX_ESCAPED_CHARS = 8
@@ -29,10 +29,10 @@ _ROLES = frozenset({"user", "assistant", "system", "tool", "developer"})
 
 
 def to_plain_line(text: str) -> str:
-    """The text on one line: white space as single spaces, without characters that are not shown, markers broken.
+    """The text on one line: white space as single spaces, without invisible characters, markers broken.
 
-    What comes back starts no line, section or turn where it stands behind a word of ours, and closes no context.
-    Idempotent. A text without a visible character is shown as escapes, such as `\\u200b`; one of white space is empty.
+    After a fixed word, the result cannot start a line, section or turn, and cannot close a context. Idempotent. A text
+    without a visible character becomes escapes, such as `\\u200b`; white space becomes an empty text.
     """
     shown = _strip_unseen(text)
     return shown if has_visible(shown) else _escape(text.strip())

@@ -1,4 +1,4 @@
-"""The reading of a query: whom and when it names, what it asks for, and the words that are searched."""
+"""Query parsing: the names and times in a query, what it asks for, and the words to search."""
 
 from __future__ import annotations
 
@@ -57,8 +57,8 @@ class ParsedQuery:
 
     `text_without_names` is the text without the names of speakers, `named_speakers` those names in the order of the
     text; `terms` are the index terms of `text_without_names`, or of `text` where `text_without_names` has none, and may
-    be empty. `asks_when` and `asks_list` tell whether it asks for a time and for several things (English only).
-    `date_hint` is None when it names no year or month.
+    be empty. `asks_when` and `asks_list`: whether it asks for a time and for several things (English only). `date_hint`
+    is None when it names no year or month.
     """
 
     text: str
@@ -74,7 +74,7 @@ def parse_query(text: str, names: Collection[str] = ()) -> ParsedQuery:
     """Read a query; `names` are the speakers whose names are metadata and not matched as words.
 
     Names count as whole words in the case given, in a query without capitals in any case unless they are ordinary words
-    too. Roles such as `user` are no names. A query that is nothing but names keeps them.
+    too. Roles such as `user` are not names. A query of names alone keeps them.
     """
     places = _find_name_spans(text, names)
     bare = strip_names(text, names)
@@ -96,7 +96,7 @@ def strip_names(text: str, names: Collection[str]) -> str:
 
 
 def _find_name_spans(text: str, names: Collection[str]) -> list[tuple[int, int, str]]:
-    """Where names stand in the text, with their 's and the white space behind it; a long name before its parts."""
+    """Spans of names in the text, with their 's and the white space after it; a long name before its parts."""
     without_capitals = text == text.lower()
     written: dict[str, str] = {}
     for name in sorted(set(names), key=lambda name: (-len(name), name)):

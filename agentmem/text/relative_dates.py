@@ -24,14 +24,14 @@ _MAYBE = re.compile(r"yesterday|tomorrow|last |next |this | ago\b|\bin ", re.IGN
 _SPECIAL_DAYS = {"yesterday": -1, "last night": -1, "tomorrow": 1}
 _SPECIAL_DAYS |= {"the day before yesterday": -2, "the day after tomorrow": 2}
 MAX_DATES = 3
-"""Relative dates of one text that are resolved; a text with more of them tells its times by itself."""
+"""Relative dates of one text that are resolved; a text with more of them gets no resolution."""
 
 
 def resolve_relative_dates(text: str, said_on: date) -> list[str]:
     """The relative dates of a text, each as `yesterday = 6 May 2023`, in their order; [] where there are none.
 
-    Weeks are told by their Monday, months and years by their names. English only; a bare weekday is left as it is,
-    since nothing tells whether it was or will be.
+    Weeks are given by their Monday, months and years by their names. English only; a bare weekday is unchanged, since
+    it may be past or future.
     """
     found: dict[str, str] = {}
     if not _MAYBE.search(text):

@@ -183,7 +183,7 @@ def parse_relative_range(text: str, now: datetime) -> tuple[datetime, datetime] 
     Days, weeks (from Monday), months and years are those of the time zone of `now` (UTC when it has none). "N months
     ago" is that whole month, "in the last N days" ends with today, "today" and "this week" count only in a question
     about the past. Two different ranges, an open one ("before yesterday") and one beside a calendar date are not clear.
-    The range tells when something happened, which is not always when it was told.
+    The range is when something happened, which is not always when it was said.
     """
     zone = now.tzinfo or UTC
     now = now.replace(tzinfo=zone)
@@ -270,10 +270,10 @@ def _parse_count(words: str) -> int:
 
 
 def parse_date_range(text: str | None) -> TimeRange | None:
-    """The range `[from, to)` in UTC that a model's date stands for; None for what is none. Never raises.
+    """The range `[from, to)` in UTC that a model's date means; None for anything else. Never raises.
 
-    Read are `2023-05-07` (also with a time of day, which is left out), `2023-05`, `2023`, two of them with a slash
-    between, and `week of 2023-05-01`: the seven days from then on.
+    Accepts `2023-05-07` (the time of day is ignored), `2023-05`, `2023`, two of them with a slash between, and `week of
+    2023-05-01`: seven days from that date.
     """
     if not isinstance(text, str) or len(text) > _MAX_DATE_CHARS:
         return None

@@ -24,7 +24,7 @@ MAX_TERM_CHARS = 100
 
 _ASCII_WORD = re.compile(rf"([a-z0-9]{{1,{MAX_TERM_CHARS}}})[a-z0-9]*")
 
-# Combining marks are no word characters to `re`, so without them Hindi or pointed Hebrew would fall apart.
+# `re` does not treat combining marks as word characters; without them Hindi or pointed Hebrew would split.
 _COMBINING_MARKS = (
     "\u0300-\u036f\u0483-\u0487\u0591-\u05bd\u05bf\u05c1\u05c2\u05c4\u05c5\u05c7\u0610-\u061a\u064b-\u065f\u0670\u06d6-\u06dc"
     "\u06df-\u06e4\u06e7\u06e8\u06ea-\u06ed\u0711\u0730-\u074a\u07a6-\u07b0\u0816-\u082d\u0859-\u085b\u08d3-\u0903\u093a-\u094f"
@@ -45,7 +45,7 @@ _CJK_RUN = re.compile(
     "\u1100-\u11ff\u3131-\u318e\uac00-\ud7a3\uf900-\ufaff\U00020000-\U000323af]+"
 )
 # Read before NFKC, which would glue a trademark sign to the name as letters. Joiners, soft hyphens and direction marks
-# stand inside a word without being part of it; with plain quotes and dashes most English text takes the fast path.
+# occur inside a word without being part of it; with plain quotes and dashes most English text takes the fast path.
 _CHARACTER_REPLACEMENTS: dict[int, str | None] = {
     **dict.fromkeys([0xAD, 0x200C, 0x200D, 0x200E, 0x200F, 0x2060, 0xFEFF, *range(0x202A, 0x202F)]),
     **dict.fromkeys([0x2120, 0x2122, 0x2013, 0x2014, 0x201C, 0x201D], " "),
@@ -126,10 +126,10 @@ _SAMPLE = (
 
 @lru_cache(maxsize=1)
 def tokenizer_fingerprint() -> str:
-    """What tells one tokenizer from another: 12 hexadecimal digits of a digest of the terms of a fixed sample.
+    """Identifies a tokenizer: 12 hexadecimal digits of a digest of the terms of a fixed sample.
 
-    It changes with `tokenize`, and with the stemmer and the Unicode tables that it uses. A word index keeps it, because
-    terms that another tokenizer read are not found by the terms of this one.
+    It changes with `tokenize`, and with the stemmer and the Unicode tables that it uses. A word index stores it,
+    because this tokenizer's terms do not find those of another.
     """
     return hashlib.sha256("\n".join(tokenize(_SAMPLE)).encode()).hexdigest()[:12]
 
@@ -156,7 +156,7 @@ def _tokenize_plain(text: str) -> list[str]:
 
 
 def _tokenize_word(word: str) -> list[str]:
-    """The terms of one folded word: CJK runs in it as bigrams, what stands between them as words."""
+    """The terms of one folded word: CJK runs in it as bigrams, the text between them as words."""
     if word.isascii():
         return _tokenize_single(word)
     found: list[str] = []

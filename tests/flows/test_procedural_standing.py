@@ -94,7 +94,7 @@ def test_retired_it_is_gone_from_recall_and_kept_in_the_list(memory: AgentMemory
     assert memory.remember("answer in French").procedures == ()
     assert memory.context("French").text == ""
     assert memory.procedural.retire_procedure(french.id) == gone
-    with pytest.raises(InvalidRecord, match="stage it anew"):
+    with pytest.raises(InvalidRecord, match="stage it again"):
         memory.procedural.accept_procedure(french.id)
     anew = memory.procedural.stage_candidate("Always answer in French")
     assert (anew.id == french.id, anew.strength) == (False, 1)

@@ -74,7 +74,7 @@ def _make_newer(path: Path) -> None:
     "spoil, told",
     [
         (lambda path: path.write_text('{"kind": "Turn"}\n'), "agentmem import"),
-        (lambda path: path.write_bytes(b""), "no backup"),
+        (lambda path: path.write_bytes(b""), "is not a backup"),
         (_truncate, "damaged"),
         (_make_newer, "newer version"),
     ],
@@ -126,5 +126,5 @@ def test_servers_are_backed_up_by_their_own_tools(cli: Cli, backup: Path) -> Non
 
 
 def test_what_is_not_there_is_not_backed_up(cli: Cli, tmp_path: Path) -> None:
-    assert "there is no memory at" in cli.run("backup", str(tmp_path / "backup.db")).stderr
+    assert "no memory exists at" in cli.run("backup", str(tmp_path / "backup.db")).stderr
     assert not cli.home.exists() or not list(cli.home.iterdir())

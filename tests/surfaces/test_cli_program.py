@@ -170,7 +170,7 @@ def test_without_a_command_it_helps(cli: Any) -> None:
         (["add", "hello", "world"], "Quote text"),
         (["facts", "--nonsense"], "--nonsense"),
         (["nonsense"], "No such command 'nonsense'"),
-        (["remember", "q", "--as-of", "yesterday"], "no date or time"),
+        (["remember", "q", "--as-of", "yesterday"], "is not a time"),
         (["remember", "q", "--channels", "a,,b"], "names with commas"),
         (["remember", "q", "--include", "dreams"], "dreams"),
         (["import", "not-there.jsonl"], "not-there.jsonl"),

@@ -30,7 +30,7 @@ def test_each_job_runs_once_and_says_what_it_did(cli: Any) -> None:
 
 @pytest.mark.parametrize(
     "arguments, said",
-    [(("--dry-run",), "--dry-run goes with --once"), (("--once", "--jobs", "tidy"), "jobs must be among")],
+    [(("--dry-run",), "--dry-run needs --once"), (("--once", "--jobs", "tidy"), "jobs must be among")],
 )
 def test_what_it_cannot_do_is_refused(cli: Any, arguments: tuple[str, ...], said: str) -> None:
     refused = cli.run("worker", *arguments)

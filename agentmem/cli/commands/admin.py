@@ -104,7 +104,7 @@ def sync_command(cli: CliContext, *, follow: bool, health_file: Path | None) -> 
     """Apply what writers left undone: they were stopped, or the graph or a model was away.
 
     Concerns all users, so on Postgres the user of log_url needs the role agentmem_worker. One projector works at a
-    time; others stand by. Exit code 3 when some users are still behind.
+    time; others wait. Exit code 3 when some users are still behind.
 
     \b
     Examples:
@@ -140,8 +140,7 @@ async def _run_projector(memory: AsyncAgentMemory, health_file: Path | None) -> 
     await sync_until_stopped(memory.engine, stop, health_file.touch if health_file else _ignore_pass)
 
 
-def _ignore_pass() -> None:
-    """Nobody watches."""
+def _ignore_pass() -> None: ...
 
 
 @click.command("rebuild", short_help="Build vectors, words and graph again, or with another embedder.")
@@ -237,7 +236,7 @@ def backup_command(cli: CliContext, *, path: Path, force: bool) -> None:
 
     settings = cli.load_settings()
     if settings.log_server_url is None and not settings.database.exists():
-        raise ConfigError(f"there is no memory at {settings.database}; check --home and log_url")
+        raise ConfigError(f"no memory exists at {settings.database}; check --home and log_url")
     report = cli.run(lambda memory: back_up(memory.engine, path, overwrite=force))
     cli.show(report, f"copied {report.bytes:,} bytes to {neutralize(str(report.path))}")
 

@@ -1,4 +1,4 @@
-"""`agentmem curate`: what should be seen again, what proved itself, what says the same, what nobody needs any more."""
+"""`agentmem curate`: reviews, promotion, duplicates and garbage collection."""
 
 from __future__ import annotations
 

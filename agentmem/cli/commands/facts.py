@@ -12,7 +12,7 @@ from agentmem.cli.render import dim, format_time, render_operation, render_recor
 
 
 @click.command("facts", short_help="List facts.")
-@click.option("--all", "everything", is_flag=True, help="Also what is no longer true or was taken back.")
+@click.option("--all", "everything", is_flag=True, help="Also facts that ended or were retracted.")
 @click.option("--tag", "tags", multiple=True, metavar="NAME", help="Only facts with this tag; may be repeated.")
 @click.option("--as-of", type=parse_datetime, metavar="MOMENT", help="What was true at this moment.")
 @click.option("--history", metavar="ID", help="Every version of one fact, and of those before and after it.")
@@ -54,8 +54,8 @@ def beliefs_command(
 ) -> None:
     """Show what is believed of SUBJECT (user or a name), or of everybody, slot by slot.
 
-    Each line tells what holds; brackets tell what is in doubt, what is planned, what was, and what is not known any
-    more. With --json one JSON document per line, each value with its fact, its times and its sources.
+    Each line shows what holds; brackets show what is in doubt, planned, over, or no longer known. With --json one JSON
+    document per line, each value with its fact, its times and its sources.
 
     \b
     Examples:
@@ -90,8 +90,8 @@ def profile_command(cli: CliContext) -> None:
 @click.option("--valid-from", type=parse_datetime, metavar="MOMENT", help="Since when it is true. [default: now]")
 @click.option("--valid-to", type=parse_datetime, metavar="MOMENT", help="Until when it is true. [default: open]")
 @click.option("--tag", "tags", multiple=True, metavar="NAME", help="A tag; may be repeated.")
-@click.option("--subject", metavar="NAME", help="Whom a belief is about. [default: user]")
-@click.option("--slot", metavar="NAME", help="The slot that it fills, such as home or employer; goes with --value.")
+@click.option("--subject", metavar="NAME", help="The subject of a belief. [default: user]")
+@click.option("--slot", metavar="NAME", help="The slot that it fills, such as home or employer; needs --value.")
 @click.option("--value", metavar="TEXT", help="The value of the slot.")
 @memory_options(with_embedder=True)
 def learn_command(
@@ -107,7 +107,7 @@ def learn_command(
     slot: str | None,
     value: str | None,
 ) -> None:
-    """Store CLAIM, or standard input for `-`, as a fact. The same claim again, while current, is no second fact.
+    """Store CLAIM, or standard input for `-`, as a fact. A repeated current claim adds no second fact.
 
     \b
     Examples:
@@ -130,7 +130,7 @@ def learn_command(
 @click.option("--valid-from", type=parse_datetime, metavar="MOMENT", help="Since when the new one is true.")
 @memory_options(with_embedder=True)
 def correct_command(cli: CliContext, *, fact_id: str, claim: str, changed: bool, valid_from: datetime | None) -> None:
-    """Put CLAIM in the place of the fact ID, which was wrong, or with --changed is no longer true.
+    """Replace the fact ID with CLAIM: it was wrong or, with --changed, is no longer true.
 
     \b
     Examples:

@@ -83,7 +83,7 @@ def undo_command(cli: CliContext, *, operation_id: str | None, last: bool) -> No
 
 
 async def _undo(memory: AsyncAgentMemory, operation_id: str) -> tuple[str, str, str]:
-    """The operation, and the one that took it back. NotFound tells what to do with the id of a record."""
+    """The operation, and the one that undid it. NotFound says what to do with the id of a record."""
     try:
         return operation_id, await memory.undo(operation_id), ""
     except NotFound:
@@ -149,7 +149,7 @@ def _require_consent(yes: bool, question: str) -> None:
 
 
 def _confirm(question: str) -> bool:
-    """Whether somebody says yes; nobody there is a no."""
+    """Whether the user confirms; without a terminal the answer is no."""
     try:
         return click.confirm(question, err=True)
     except click.Abort:

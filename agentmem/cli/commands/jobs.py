@@ -112,7 +112,7 @@ def _render_job_report(report: JobReport) -> list[str]:
 @click.option("--all-users", is_flag=True, help="Also who waits, over all users; needs a worker's right on Postgres.")
 @memory_options()
 def jobs_command(cli: CliContext, *, all_users: bool) -> int:
-    """List the jobs with their intervals, what their last run did, and where they stand with this user.
+    """List the jobs with their intervals, last results and progress for this user.
 
     \b
     Examples:
@@ -205,7 +205,7 @@ def worker_command(
       agentmem worker --health-file /run/agentmem/worker --port 9464
     """
     if dry_run and not once:
-        raise click.UsageError("--dry-run goes with --once")
+        raise click.UsageError("--dry-run needs --once")
     chosen = None if jobs is None else parse_names(jobs)
     if not once:
         configure_logging()

@@ -38,7 +38,7 @@ def create_key_command(
     """Make a key and print it once; only its hash is stored. From the first key on, every request needs one.
 
     It opens the memory of --user, or with `--user '*' --scopes read,write,admin` that of the user whom each request
-    names in X-Agentmem-User. With --channel or --agent it opens that one alone.
+    names in X-Agentmem-User. With --channel or --agent it opens only that one.
 
     \b
     Examples:

@@ -94,7 +94,7 @@ def _render_review(review: Any, evidence: list[Any]) -> list[str]:
 
 
 def _is_span(span: Any) -> bool:
-    """Whether an item of a proposal, which nobody checked, names a turn and a stretch of it."""
+    """Whether an item of an unchecked proposal names a turn and a span of it."""
     return isinstance(span, list | tuple) and len(span) == 3 and all(isinstance(place, int) for place in span[1:])
 
 

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 def list_schedules_command(cli: CliContext, *, due: bool) -> None:
     """List the schedules by name. With --json one JSON document per line.
 
-    A worker hands due ones over; where nobody is there to get them they stay due: see docs/schedules.md.
+    A worker delivers due ones; without a receiver they stay due: see docs/schedules.md.
 
     \b
     Examples:
@@ -74,7 +74,7 @@ def add_schedule_command(cli: CliContext, *, name: str, cron: str, prompt: str, 
 def take_schedule_command(cli: CliContext, *, name: str) -> None:
     """Take the due run of the schedule NAME, print its prompt, and report it as done.
 
-    Nobody else gets the run. Fails where it is not due.
+    No other process gets the run. Fails if it is not due.
 
     \b
     Examples:

@@ -44,10 +44,9 @@ def export_command(cli: CliContext, *, path: str) -> None:
 
 @contextmanager
 def create_private_file(path: Path) -> Iterator[TextIO]:
-    """A file that its owner alone can read, in the place of `path` once it is complete; a device is written to.
+    """A file that only its owner can read; it replaces `path` when complete. A device is written directly.
 
-    It is made new beside `path` under a name that nobody can foresee, so that no link and no file that somebody put
-    there is written to.
+    It is created beside `path` under an unpredictable name, so that no existing link or file is written to.
     """
     if path.exists() and not path.is_file():
         with path.open("w", encoding="utf-8") as device:
@@ -79,7 +78,7 @@ def _render_export_report(report: UserExportReport) -> str:
 @click.option("--format", "format_", metavar="NAME", help="What the files are, such as chatgpt. [default: found out]")
 @click.option("--conversation", metavar="ID", help="Put all turns into this conversation.")
 @click.option("--owner", metavar="NAME", help="Of a file with memories of several users, take those of this one.")
-@click.option("--dry-run", is_flag=True, help="Tell what would come in, and store nothing.")
+@click.option("--dry-run", is_flag=True, help="Show what would be imported, and store nothing.")
 @click.option(
     "--skip-errors", is_flag=True, help="Leave out what is wrong, with a line about each, instead of stopping."
 )

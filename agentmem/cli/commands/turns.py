@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 @click.command("add", short_help="Store one turn.")
 @click.argument("text", metavar="TEXT|-")
 @click.option("--role", default="user", show_default=True, metavar="NAME", help="user, assistant, system or tool.")
-@click.option("--speaker", metavar="NAME", help="Who said it, where the role does not tell.")
+@click.option("--speaker", metavar="NAME", help="The speaker, if the role is not enough.")
 @click.option("--timestamp", type=parse_datetime, metavar="MOMENT", help="When it was said. [default: now]")
 @click.option("--conversation", metavar="ID", help="The conversation it belongs to. [default: a new one]")
 @click.option("--turn-id", metavar="ID", help="An id of your own; the same turn added again under it is stored once.")

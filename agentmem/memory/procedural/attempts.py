@@ -33,7 +33,7 @@ async def read_attempt_calls(context: MemoryContext, conversation_id: str) -> li
 def is_followed(strategy: Strategy, calls: Sequence[ToolInvocation]) -> bool:
     """Whether the calls that did not fail are the tools of a strategy in their order.
 
-    A tool called several times in a row counts once. False for a strategy without tools: nothing tells.
+    A tool called several times in a row counts once. False for a strategy without tools.
     """
     return bool(strategy.tool_sequence) and list_tool_sequence(calls) == collapse_repeats(strategy.tool_sequence)
 

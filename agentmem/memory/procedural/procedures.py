@@ -77,8 +77,8 @@ class Procedures:
     ) -> Procedure:
         """Propose an instruction. It is in force, and found by recall, once it is accepted; see `accept_procedure`.
 
-        The same instruction again (whatever words of politeness stand around it) makes the known one stronger.
-        Raises InvalidRecord naming the field, also for a turn that is not stored.
+        The same instruction again, apart from polite words, makes the known one stronger. Raises InvalidRecord naming
+        the field, also for a turn that is not stored.
         """
         for name, text in (("instruction", instruction), ("trigger", trigger)):
             said: object = text
@@ -110,9 +110,9 @@ class Procedures:
         *,
         threshold: int,
     ) -> Change:
-        """The Change that takes in what was asked for, in this order, in the channel of the context.
+        """The Change that stores requests, in this order, in the channel of the context.
 
-        What was asked for `threshold` times, or as a standing order, is in force; with 0 nobody's word is enough.
+        A request made `threshold` times, or as a standing order, is in force; with 0 no number is enough.
         """
         records = await self._context.list_readable("Procedure", channels=[write.scope.channel])
         known = [record for record in records if isinstance(record, Procedure) and record.superseded_at is None]
@@ -148,7 +148,7 @@ class Procedures:
             if known.procedure_status == status:
                 return known
             if known.procedure_status == "retired":
-                raise InvalidRecord(f"procedure {procedure_id!r} is retired; stage it anew", field="procedure_id")
+                raise InvalidRecord(f"procedure {procedure_id!r} is retired; stage it again", field="procedure_id")
             new = retire(known, write, reason) if status == "retired" else activate(known)
             return write.build_change(new, expected_versions={known.key: known.seq})
 
@@ -163,7 +163,7 @@ class Procedures:
             return [{} for _ in instructions]
         try:
             vectors = await engine.vector_projections[0].embedder.embed(list(instructions))
-        except ModelError:  # the words alone tell most of it
+        except ModelError:  # the words alone are nearly enough
             return [{} for _ in instructions]
         columns, out = await engine.read_columns(scope), []
         for vector in vectors:

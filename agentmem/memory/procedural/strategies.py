@@ -30,7 +30,7 @@ from agentmem.stores.values import WHOLE, Where
 from agentmem.text.normalization import normalize_claim
 from agentmem.text.tokenizer import tokenize
 
-MIN_SUCCESS_LOW = 0.2  # of what is told to have worked; 1 of 1 has .21
+MIN_SUCCESS_LOW = 0.2  # of a strategy shown as working; 1 of 1 has .21
 MAX_TOP_K = 100
 MAX_TASK_CHARS = 10_000  # characters of a task that are looked for
 MAX_TRACKED_CONVERSATIONS = 1_000  # of which that is remembered
@@ -75,7 +75,7 @@ def record_outcome(strategy: Strategy, success: bool, write: WriteAttempt, conve
 
 
 def has_worked(strategy: Strategy) -> bool:
-    """Whether a strategy may be told as one that works: not when it failed last, or works in too few tries.
+    """Whether a strategy may be shown as working: not when it failed last, or works in too few tries.
 
     Too few are those whose rate of success may be below .2, by the lower bound of its 95 % interval.
     """
@@ -370,7 +370,7 @@ class Outcomes:
             }
         )
         counted = [record_outcome(strategy, draft.success, write, place) for strategy in strategies]
-        # Only in this channel: what an agent does in private is not told in calls that others read.
+        # Only in this channel: calls that others read must not reveal what an agent does in private.
         typed = [call for call in calls if draft.task_type and not call.task_type and call.channel == scope.channel]
         seen |= {record.key: record.seq for record in (*strategies, *typed)}
         named = [call.model_copy(update={"task_type": draft.task_type}) for call in typed]

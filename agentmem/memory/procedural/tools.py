@@ -99,9 +99,9 @@ def _json_depth(text: str) -> int:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ToolStats:
-    """How a tool did. `success_rate` and its 95 % bounds are over the calls whose success is known.
+    """Statistics of a tool. `success_rate` and its 95 % bounds cover the calls with known success.
 
-    Rate and latencies are None where no call tells them. Quantiles are over the latest 10,000 calls.
+    Rate and latencies are None without such calls. Quantiles cover the latest 10,000 calls.
     """
 
     tool_name: str
@@ -120,7 +120,7 @@ class ToolStats:
 
 
 def tool_id(name: str, channel: str) -> str:
-    """The id of a user's tool of this name. An agent's private channel has tools of its own: nobody learns of them.
+    """The id of a user's tool of this name. An agent's private channel has its own tools, hidden from others.
 
     It does not depend on the user, so that it is the same after an import under another name.
     """
@@ -222,7 +222,7 @@ class Tools:
             turn = await self._context.get_one(Turn, turn_id)
             if draft.conversation_id not in ("", turn.conversation_id):
                 raise InvalidRecord(
-                    f"conversation_id: turn {turn.id!r} stands in conversation {turn.conversation_id!r}",
+                    f"conversation_id: turn {turn.id!r} is in conversation {turn.conversation_id!r}",
                     field="conversation_id",
                 )
             place = {"turn_id": turn_id, "conversation_id": turn.conversation_id, "turn_index": turn.index}
@@ -310,7 +310,7 @@ class _ToolTally:
 
 
 def quantiles(values: Sequence[float] | deque[float], shares: Sequence[float]) -> list[float | None]:
-    """The values below which these shares lie, between two values on their line; None where there are no values."""
+    """The quantiles at these shares, interpolated; None where there are no values."""
     if not values:
         return [None for _ in shares]
     return [float(value) for value in np.quantile(np.frombuffer(array("d", values)), shares)]

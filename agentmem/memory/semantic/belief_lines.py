@@ -19,23 +19,23 @@ from agentmem.text.tokenizer import tokenize
 
 BeliefSection = Literal["instructions", "user", "people", "planned", "unknown", "known"]
 FIRST_SLOTS = ("name", "call_me", "allergies", "home", "employer", "role", "diet", "partner", "children")
-"""Slots of the user that are told before others where nothing that was asked decides."""
+"""Slots of the user that come first where the question does not decide."""
 
 Relations = Mapping[str, tuple[str, tuple[Fact, ...]]]
 """What each named person is to the user, with the facts that say so."""
 
 MAX_VALUES = 12  # of one slot in a line; the newest count
-MAX_FORMER = 1  # values that are over, told in brackets
+MAX_FORMER = 1  # ended values, shown in brackets
 _ARTICLE_LABELS = {"the": "{}", "version": "{} version", "flight": "flight to {}", "favourite": "favourite {}"}
 _KNOWN_KEYS = ("the", "version", "about", "tool")  # open keys of things
 
 
 @dataclass(frozen=True, slots=True)
 class BeliefLine:
-    """One line. `keys` are the facts that it tells, `values` what each of them says.
+    """One line. `keys` are the facts that it shows, `values` what each of them says.
 
-    `place` orders lines where nothing that was asked decides: the lowest first. `is_private` lines are told only where
-    they are asked for; `cues` are words that do so beside those of the line.
+    `place` orders lines where the question does not decide: the lowest first. `is_private` lines are shown only when a
+    question has a word of the line or of `cues`.
     """
 
     section: BeliefSection
@@ -97,7 +97,7 @@ def _build_user_lines(state: SlotBeliefs, slot: NamedSlot, moment: datetime) -> 
     """What holds of the user, or that something is not known any more."""
     is_people = slot.name in PEOPLE_SLOTS and slot.name not in ("boss", "landlord")
     if is_people and state.current and not state.doubtful:
-        return  # told under the people themselves
+        return  # shown under the people themselves
     section: BeliefSection = "instructions" if slot.is_instruction else "user"
     told = _render_values(state, moment)
     if told:
@@ -223,7 +223,7 @@ def _render_unknown(state: SlotBeliefs, slot: NamedSlot) -> str:
 
 
 def _list_told(state: SlotBeliefs) -> tuple[Fact, ...]:
-    """The facts that the line of a slot tells, but for what was before."""
+    """The facts in the line of a slot, without former ones."""
     return (*state.current, *state.doubtful, *state.guesses, *state.denied)
 
 

@@ -40,9 +40,9 @@ MAX_DOUBT_CHARS = 120  # of the words that cast doubt on a belief
 class SlotBeliefs:
     """What is believed of one slot of one subject, each value as the fact that holds it, with its sources.
 
-    `current` is what is told as so. `planned` is to be, `former` is over (the latest first), `stale` rests on what
-    changed since it was said, on `doubtful` a later turn casts doubt, in the words of `Fact.doubt_words`, `guesses`
-    nobody said plainly, `denied` is known not to be so.
+    `current` is what an agent may state, `planned` is to come, `former` is over (the latest first), `stale` rests on
+    something that changed since, `doubtful` is in doubt by a later turn (`Fact.doubt_words`), `guesses` were not said
+    plainly, `denied` is known to be false.
     """
 
     subject: str
@@ -60,12 +60,12 @@ class SlotBeliefs:
         return tuple(fact for name in STANDING_NAMES for fact in getattr(self, name))
 
     def relocate(self, local: LocalTime) -> SlotBeliefs:
-        """The same with the facts' moments in their zone, for texts that tell days."""
+        """The same with the facts' moments in their zone, for texts that show days."""
         parts = (tuple(map(local.relocate, getattr(self, name))) for name in STANDING_NAMES)
         return SlotBeliefs(self.subject, self.slot, *parts)
 
     def to_dict(self) -> dict[str, Any]:
-        """Subject and slot, and under each standing the values with their facts' ids, times and sources."""
+        """Subject and slot, and under each state the values with their facts' ids, times and sources."""
         return {"subject": self.subject, "slot": self.slot} | {
             name: [_describe(fact) for fact in getattr(self, name)] for name in STANDING_NAMES
         }

@@ -109,9 +109,9 @@ async def read_slot_facts(
 
 
 async def end_by_newer_word(context: MemoryContext, fact: Fact, leaving: Collection[str] = ()) -> Fact:
-    """A belief that comes back, over since the value began that its slot holds by now; as it is where none is newer.
+    """A returning belief, ended where its slot's present value began; unchanged where none is newer.
 
-    `leaving` are ids of facts that stand there now and will not.
+    `leaving` are ids of facts that are about to be removed.
     """
     slot = find_slot(fact.slot, context.engine.settings.slots)
     own = to_belief(fact)
@@ -261,7 +261,7 @@ def _to_claim(draft: Fact, slot: NamedSlot, words: ClaimWords, said_at: datetime
 def _apply_decision(
     decision: Settlement, stored: Mapping[str, Fact], draft: Fact, new_id: Any, now: datetime
 ) -> list[Fact]:
-    """The facts as they stand by a decision, the new one or the one said again first."""
+    """The facts after a decision, the new or repeated one first."""
     added = [each for each in decision.writes if not each.key]
     new = [apply_belief(draft, each).model_copy(update={"id": new_id()}) for each in added]
     successor = new[-1].id if new else None
@@ -338,7 +338,7 @@ async def _ask(context: MemoryContext, draft: Fact, decision: Settlement, agains
 
 
 def _build_review(context: MemoryContext, draft: Fact, decision: Settlement, against: Fact | None) -> Review:
-    """The question that a person must decide: which of two claims holds, or whom a claim is about."""
+    """The question for a person: which of two claims holds, or who a claim is about."""
     fields = draft.model_dump(mode="json", exclude=set(Fact.NON_PAYLOAD_FIELDS) | {"claim_hash", "status", "reason"})
     proposed = {name: value for name, value in fields.items() if value not in (None, "", [], ()) and value is not False}
     doubt = f"Known: {against.claim!r}." if against else f"Which {draft.subject} is meant?"

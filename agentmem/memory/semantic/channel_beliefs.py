@@ -61,5 +61,5 @@ def _find_end(fact: Fact, other: Fact, slot: NamedSlot) -> datetime | None:
 
 
 def _is_open(fact: Fact) -> bool:
-    """Whether a fact tells what is so: no plan, no denial, no guess, and not over."""
+    """Whether a fact states what holds: not a plan, a denial or a guess, and not over."""
     return not (fact.superseded_at or fact.valid_to or fact.is_denied or fact.temporal_context == "future")

@@ -40,9 +40,9 @@ _WORDS_BY_SLOT: Mapping[str, tuple[str, ...]] = MappingProxyType(
 async def find_ended_relations(
     context: MemoryContext, facts: Sequence[Fact], entities: Mapping[str, Entity] | None = None
 ) -> list[Edge]:
-    """The relations that these facts, as they stand now, end or show to be wrong; [] where they state none.
+    """The relations that these facts end or show to be wrong; [] where they state none.
 
-    Facts that hold are left out. `entities` are known ones by id, others are read.
+    Facts that hold are skipped. `entities` are known ones by id, others are read.
     """
     out: dict[str, Edge] = {}
     for fact in facts:
@@ -75,13 +75,13 @@ def _is_named(entity: Entity, name: str) -> bool:
 
 
 def _list_ids(user_id: str, channel: str, ends: tuple[str, str], words: Sequence[str]) -> list[str]:
-    """The ids under which a relation of these words may stand, in either direction."""
+    """The possible ids of a relation with these words, in either direction."""
     kinds = [kind for word in words for kind in ((word,) if word.isupper() else (word, f"{word} of"))]
     return [build_relation(user_id, channel, both, kind).id for kind in kinds for both in (ends, (ends[1], ends[0]))]
 
 
 def _end(edge: Edge, fact: Fact) -> Edge:
-    """The relation as it stands once its belief is over, or was wrong."""
+    """The relation after its belief ended, or was found wrong."""
     if fact.superseded_at is not None and fact.reason == "wrong":
         return edge.model_copy(update={"status": Status.SUPERSEDED, "superseded_at": fact.superseded_at})
     end = fact.valid_to

@@ -112,9 +112,9 @@ class Entities:
         valid_to: OptionalDatetime = None,
         idempotency_key: str | None = None,
     ) -> Edge:
-        """State a relation between two entities. A name that is no known kind is kept as the `name` of a RELATED_TO.
+        """State a relation between two entities. An unknown kind is kept as the `name` of a RELATED_TO.
 
-        In place of an entity that was merged into another one, that one is related.
+        A merged entity is replaced by the one that it was merged into.
         """
         if properties is not None and not isinstance(properties, Mapping):
             raise InvalidRecord(f"properties must be a mapping, got {type(properties).__name__}", field="properties")
@@ -169,7 +169,7 @@ class Entities:
 
 
 def merge_target_id(record: Record) -> str:
-    """The id of the entity, or fact, that this one was merged into; "" where it stands for itself."""
+    """The id of the entity, or fact, that this one was merged into; "" if it was not merged."""
     gone = record.status is Status.SUPERSEDED and record.reason.startswith(MERGED_INTO_PREFIX)
     return record.reason.removeprefix(MERGED_INTO_PREFIX) if gone else ""
 
@@ -180,9 +180,9 @@ async def resolve_merged_ids(context: MemoryContext, ids: Sequence[str]) -> list
 
 
 async def follow_merges(context: MemoryContext, ids: Sequence[str]) -> tuple[list[str], dict[Key, int]]:
-    """What `resolve_merged_ids` gives, and where the entities stand that it went by: a write expects them there.
+    """The result of `resolve_merged_ids`, and the state of the entities on the way: a write expects it.
 
-    Otherwise one of them could be merged, or erased, between this look and the write.
+    Otherwise one of them could be merged, or erased, between this read and the write.
     """
     out, passed = list(ids), dict[Key, int]()
     for _ in range(MAX_MERGE_HOPS if out else 0):

@@ -29,7 +29,7 @@ from agentmem.text.normalization import hash_claim
 
 
 async def find_global_copies(context: MemoryContext, records: Iterable[Record]) -> list[Fact]:
-    """The copies that stand for nothing but these facts; one that gained sources of its own stands by itself."""
+    """The copies that depend on these facts only; a copy with sources of its own is independent."""
     spread = {each.promoted_to: each for each in records if isinstance(each, Fact) and each.promoted_to}
     found = await context.engine.log.read_records("Fact", list(spread), context.scope) if spread else []
     return [copy for copy in found if isinstance(copy, Fact) and _is_pure_copy(copy, spread[copy.id])]
@@ -45,7 +45,7 @@ class FactFields(TypedDict, total=False):
     confidence: Annotated[float, "0 to 1."]
     certainty: str
     source: str
-    subject: Annotated[str, "Whom a belief is about: user, or a name."]
+    subject: Annotated[str, "The subject of a belief: user, or a name."]
     temporal_context: Annotated[TemporalContext, "current, past or future."]
     salience: Annotated[float, "0 to 1."]
     importance: Annotated[float, "0 to 1. From `decay.spare_importance` (.8) on the fact is never put away by itself."]
@@ -56,7 +56,7 @@ class FactFields(TypedDict, total=False):
     entity_ids: Sequence[str]
     source_turn_ids: Sequence[str]
     depends_on: Annotated[Sequence[str], "Ids of facts that this one rests on."]
-    slot: Annotated[str, "The slot that it fills, such as home; goes with a value."]
+    slot: Annotated[str, "The slot that it fills, such as home; needs a value."]
     value: str
     said_at: datetime | None
     valid_from: datetime | None
@@ -179,10 +179,10 @@ class Facts:
         return fact.model_copy(update={"claim_hash": hash_claim(claim)}), named
 
     async def _resolve_references(self, fact: Fact, given: Mapping[str, Any]) -> tuple[Fact, dict[Key, int]]:
-        """The fact, about what the entities that it names have become by merging, and where all stands that it names.
+        """The fact with merged entities resolved, and the state of all records that it names.
 
-        A write expects it there, or it could be merged or erased in between. Refuses an end before the beginning, ids
-        in what was given that are not stored, and premises that rest on the fact itself.
+        A write expects that state, or one could be merged or erased in between. Refuses an end before the beginning,
+        unknown ids, and premises that rest on the fact itself.
         """
         named: dict[Key, int] = {}
         if fact.valid_from and fact.valid_to and fact.valid_to <= fact.valid_from:
@@ -197,7 +197,7 @@ class Facts:
         return fact.model_copy(update={"entity_ids": tuple(dict.fromkeys(about))}), named
 
     async def _check_premise_cycle(self, fact: Fact) -> dict[Key, int]:
-        """Refuse premises that rest, at any depth, on the fact itself; where all of them stand."""
+        """Refuse premises that rest, at any depth, on the fact itself; returns the state of all of them."""
 
         async def read(ids: Sequence[str]) -> Sequence[Record]:
             return await self._context.engine.log.read_records("Fact", ids, self._context.scope)
@@ -211,7 +211,7 @@ class Facts:
     async def _merge_restatement(
         self, known: Fact, fact: Fact, expected_versions: Mapping[Key, int]
     ) -> tuple[Fact, dict[Key, int]]:
-        """The known fact with what this one adds, and where all stands that it names; its premises close no circle."""
+        """The known fact with the additions of this one, and the state of all it names; its premises form no cycle."""
         merged = merge_sources(known, fact)
         resting = await self._check_premise_cycle(merged) if merged.depends_on else {}
         return merged, {**resting, **expected_versions}
@@ -374,7 +374,7 @@ class Facts:
         return replace(change, upserts=(*change.upserts, *retired), expected_versions=expected)
 
     async def _find_dependent_copies(self, fact: Fact) -> list[Fact]:
-        """What ends with a fact: its copy in `_global`, unless that stands by itself."""
+        """What ends with a fact: its copy in `_global`, unless that is independent."""
         found = await find_global_copies(self._context, [fact])
         return [copy for copy in found if copy.superseded_at is None and copy.superseded_by is None]
 
@@ -417,7 +417,7 @@ class Facts:
         return fact
 
     async def boost_salience(self, fact_id: str, by: float = 0.1, *, idempotency_key: str | None = None) -> Fact:
-        """Raise (or lower) how much a fact stands out; the result stays within 0 and 1."""
+        """Raise (or lower) the salience of a fact; the result stays within 0 and 1."""
         step: object = by
         if not isinstance(step, int | float) or not math.isfinite(step):
             raise InvalidRecord(f"by must be a finite number, got {describe_value(by)}", field="by")
@@ -515,7 +515,7 @@ def _starts_earlier(fact: Fact, known: Fact) -> bool:
 
 
 def _retire(old: Fact, new: Fact, *, begins: datetime, is_correction: bool, now: datetime) -> Fact:
-    """A fact as it stands once another took its place: at an end in the world, or known to be wrong."""
+    """A fact after another one replaced it: ended in the world, or known to be wrong."""
     end = begins if old.valid_to is None else min(old.valid_to, begins)
     never_true = old.valid_from is not None and end <= old.valid_from
     retired = {"superseded_at": old.superseded_at or now} if is_correction or never_true else {"valid_to": end}

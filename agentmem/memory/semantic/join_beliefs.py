@@ -71,14 +71,14 @@ def _settle_group(group: Sequence[Fact], slot: Slot, now: datetime) -> list[Fact
 
 
 def _state_key(fact: Fact) -> str:
-    """The same for values that stand alike: held ones of one value, plans of one value; an ended one has its own."""
+    """Equal for values in the same state: held ones of one value, plans of one value; an ended one has its own."""
     if fact.valid_to is None:
         return f"{fact.value.casefold()}\0{fact.is_denied}\0{fact.temporal_context == 'future'}"
     return fact.dedup_key()
 
 
 def _give_way(old: Fact, new: Fact, now: datetime) -> Fact:
-    """An older value as it stands beside a newer one: over since that began, or, of a plan, given up."""
+    """An older value beside a newer one: ended where that began or, of a plan, given up."""
     belief, newer = to_belief(old), to_belief(new)
     began = newer.since or newer.first_said_at
     if belief.is_planned or (belief.since is not None and belief.since >= began):

@@ -33,13 +33,12 @@ class EntityMerging(Entities):
     """Merging entities, and taking it back."""
 
     async def merge_entities(self, keep_id: str, other_id: str, *, idempotency_key: str | None = None) -> Entity:
-        """Make two entities one and return the one that is kept, with the names and properties of both.
+        """Merge two entities and return the one that is kept, with the names and properties of both.
 
-        Facts and relations of the other one, in every channel, are then the kept one's, and its beliefs stand under the
-        kept one's name: equal ones once, and of a slot of one value the newest word. The other is retired and its
-        `reason` says what it became. Both must stand in one channel and be of one type, which is neither user nor
-        agent: InvalidRecord, also when more than 10,000 records would move. Merged before, only what has come to name
-        the other since is moved. See `split_entity`.
+        Facts, relations and beliefs of the other one move to the kept one, in every channel: equal beliefs once, and in
+        a slot of one value the newest. The other is retired and its `reason` names the kept one. Both must be in one
+        channel and of one type, which is neither user nor agent: InvalidRecord, also when more than 10,000 records
+        would move. A repeated merge moves only what has come to name the other since. See `split_entity`.
         """
 
         async def make(write: WriteAttempt) -> Change | Entity:
@@ -51,11 +50,11 @@ class EntityMerging(Entities):
         return await self._context.write(Entity, "merge_entities", make, idempotency_key=idempotency_key, given=given)
 
     async def split_entity(self, entity_id: str, *, idempotency_key: str | None = None) -> tuple[Entity, Entity]:
-        """Take a merge back by its meaning, whatever was written since; returns the kept and the restored entity.
+        """Undo a merge in meaning, despite later writes; returns the kept and the restored entity.
 
-        `entity_id` is the one that was merged away, or the kept one: then the last that was merged into it. It gets
-        back its facts and relations as far as they still name the kept one; what was learned since stays there.
-        InvalidRecord when nothing was merged.
+        `entity_id` is the one that was merged, or the kept one: then the last one merged into it. It gets back its
+        facts and relations if they still name the kept one; later ones stay there. InvalidRecord when nothing was
+        merged.
         """
 
         async def make(write: WriteAttempt) -> Change:
@@ -139,7 +138,7 @@ class EntityMerging(Entities):
     def _repoint_edges(
         self, edges: Iterable[Edge], known: Mapping[str, Edge], other: str, keep: str
     ) -> list[tuple[Edge, Edge | None]]:
-        """The relations as the kept entity's, each once, with what stands under their ids; none with itself."""
+        """The relations of the kept entity, each once, with the present records of their ids; none to itself."""
         out: dict[str, tuple[Edge, Edge | None]] = {}
         for edge in edges:
             kind, *ends = edge_triple(edge)
@@ -193,14 +192,14 @@ class EntityMerging(Entities):
             elif isinstance(record, Edge) and strip_log_fields(record) == strip_log_fields(after.get(key)):
                 if old is None:
                     retracts.append(key)
-                else:  # a relation of the other one, or one that was retired and that the merge stated anew
+                else:  # a relation of the other one, or a retired one that the merge stated again
                     puts.append(old)
         puts = puts[:2] + [record for record in puts[2:] if record != now[record.key]]
         expects = {key: record.seq for key, record in {**now, keep.key: keep, other.key: other}.items()}
         return write.build_change(*puts, deletes=retracts, expected_versions=expects)
 
     async def _read_merge_states(self, other: Entity) -> tuple[RecordsByKey, RecordsByKey, RecordsByKey]:
-        """What the merge touched, as it stood before, right after, and as it stands now."""
+        """The records of the merge before it, right after it, and now."""
         log, scope = self._context.engine.log, self._context.scope
         versions = await log.versions(other.key, scope)
         merges = [
@@ -210,7 +209,7 @@ class EntityMerging(Entities):
         ]
         entries = await log.operation(merges[-1], scope) if merges else []
         if not entries:
-            raise NotFound(f"the journal no longer tells how entity {other.id!r} was merged")
+            raise NotFound(f"the journal no longer shows how entity {other.id!r} was merged")
         keys = list(dict.fromkeys(key for entry in entries for key in touched_keys(entry)))
         moments = (entries[0].seq - 1, entries[-1].seq, (await log.head(scope)).seq)
         before, after, now = [await log.snapshot_at(keys, scope, moment) for moment in moments]

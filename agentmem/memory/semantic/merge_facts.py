@@ -81,11 +81,10 @@ async def read_dependents(context: MemoryContext, known: Dependents | None = Non
 async def build_merge_change(
     context: MemoryContext, write: WriteAttempt, ids: Sequence[str], dependents: Dependents
 ) -> Change:
-    """The Change that makes one of these facts; the one that stays comes first.
+    """The Change that merges these facts; the one that stays comes first.
 
-    What rests on another one, or was stated by it, then does so by the one that stays: it expects that no fact and no
-    relation was put since `dependents` was found. InvalidRecord unless they are at least two, hold, and stand in one
-    channel.
+    Records that depend on another one then depend on the one that stays: it expects no new fact or relation since
+    `dependents` was found. InvalidRecord unless they are at least two, hold, and share one channel.
     """
     facts = await _get_mergeable_facts(context, write, ids)
     keep, *others = sort_by_quality(facts)
@@ -154,7 +153,7 @@ async def _repoint_dependents(
 
 
 def _merge_pair(keep: Fact, other: Fact) -> Fact:
-    """The fact that stays, with what the other one rests on; it stands by itself where either does."""
+    """The fact that stays, with the sources of the other one; independent where either is."""
     known = [fact.importance for fact in (keep, other) if fact.importance is not None]
     more = {
         "depends_on": keep.depends_on if other.depends_on else (),

@@ -26,10 +26,9 @@ PROMOTION_TARGETS = (LONG_TERM, ALL_CHANNELS)
 
 @dataclass(frozen=True, slots=True)
 class PromotionResult:
-    """A promotion: the fact as it stands now, and its `copy` where it was made known in every channel.
+    """A promotion: the present fact, and its `copy` where it was made known in every channel.
 
-    `operation_id` is "" where nothing was left to do. `note` says what became of the page in the vault, where that is
-    worth telling.
+    `operation_id` is "" where nothing was left to do. `note` reports on the page in the vault, if needed.
     """
 
     fact: Fact
@@ -57,9 +56,9 @@ class FactPromotion(Facts):
     async def promote_to_global(self, fact_id: str, reason: str, *, idempotency_key: str | None = None) -> Fact:
         """Make a project's fact known in every channel and return its copy in `_global`, linked to the original.
 
-        Where the claim stands there already, that fact gains the sources and is returned. Promoted before, nothing
-        changes while the copy holds. InvalidRecord for facts of private and shared channels (`_self_…`, `_swarm`,
-        `_global`), and for one that holds no longer.
+        If the claim is already there, that fact gains the sources and is returned. A repeated call changes nothing
+        while the copy holds. InvalidRecord for facts of private and shared channels (`_self_…`, `_swarm`, `_global`),
+        and for one that no longer holds.
         """
         done = await self.copy_to_global(fact_id, reason, idempotency_key=idempotency_key)
         assert done.copy is not None
@@ -110,7 +109,7 @@ class FactPromotion(Facts):
         return PromotionResult(found[1], found[0], "" if entry is None else entry.operation_id)
 
     async def _find_global_copy(self, fact: Fact) -> Fact | None:
-        """The copy in `_global`, if it stands there."""
+        """The copy in `_global`, if it exists."""
         if not fact.promoted_to:
             return None
         found = await self._context.engine.log.read_records("Fact", [fact.promoted_to], self._context.scope)
@@ -193,9 +192,9 @@ class FactPromotion(Facts):
         return PromotionResult(found[0], None, "" if entry is None else entry.operation_id, trouble or edited)
 
     async def _write_vault_note(self, fact: Fact, reason: str) -> tuple[NoteWriteResult | None, str]:
-        """The note of a fact in the vault, and why there is none where there should be one.
+        """The note of a fact in the vault, and the reason if it is missing.
 
-        It is written before the fact says where it stands: a note that was begun is found again by its name.
+        It is written before the fact names it: an interrupted note is found again by its name.
         """
         engine, user_id = self._context.engine, self._context.scope.user_id
         vault = engine.settings.vault
@@ -217,5 +216,5 @@ class FactPromotion(Facts):
         found = await engine.log.read_records("Fact", [fact_id], scope) if vault is not None else []
         needed = [fact for fact in found if isinstance(fact, Fact) and (fact.vault_path or is_current(fact, now))]
         if vault is not None and not needed and (note_written or not found):
-            with suppress(OSError):  # the error that brought us here is told
+            with suppress(OSError):  # the error that led here is raised
                 await asyncio.to_thread(remove_notes, vault, scope.user_id, [fact_id])

@@ -168,7 +168,7 @@ class Reviews(Facts, EntityMerging):
         return await build_merge_change(self._context, write, sorted(both), await read_dependents(self._context))
 
     async def _find_contradicted_fact(self, review: Review) -> Fact | None:
-        """The fact that the proposed one stands against, or what came in its place; None where it was forgotten."""
+        """The fact that the proposed one contradicts, or its successor; None where it was forgotten."""
         if not review.record_ids:
             raise InvalidRecord(f"review {review.id!r} names no fact that it is about", field="record_ids")
         named = await self._context.get_one(Fact, review.record_ids[0])

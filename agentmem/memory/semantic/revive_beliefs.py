@@ -14,10 +14,10 @@ from agentmem.stores.values import Where
 
 
 def revive_beliefs(facts: Iterable[Fact], erased_keys: Collection[Key], slots: Mapping[str, Slot]) -> list[Fact]:
-    """The beliefs that ended, or were retired, for a successor that goes, as they stand without it.
+    """The beliefs that ended, or were retired, for a successor that is removed, as they are without it.
 
-    `facts` are all of the user, `slots` the application's own. A belief after which its slot gained another value that
-    stays ends where that began, unless the slot has several values.
+    `facts` are all of the user, `slots` the application's own. If its slot later gained a value that stays, a belief
+    ends where that began, unless the slot has several values.
     """
     left = [fact for fact in facts if fact.slot and fact.key not in erased_keys]
     groups: dict[tuple[str, str, str], list[Fact]] = {}
@@ -53,9 +53,9 @@ def _takes_place(other: Fact, fact: Fact) -> bool:
 
 
 async def join_restated(context: MemoryContext, back: Sequence[Record], leaving: Collection[Key] = ()) -> list[Record]:
-    """Records as they come back; one that another current fact says by now gives that fact its sources instead.
+    """Records that return; if another current fact says the same, that fact gets the sources instead.
 
-    `leaving` are the keys of records that will not stand there any more.
+    `leaving` are the keys of records that are about to be removed.
     """
     out: list[Record] = []
     own = {record.key for record in back}

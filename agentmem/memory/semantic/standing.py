@@ -1,4 +1,4 @@
-"""How records stand by what is believed: whose claim is outdated, planned, or not known any more."""
+"""The standing of records by present beliefs: their claim is current, outdated, planned or unknown."""
 
 from __future__ import annotations
 
@@ -31,13 +31,12 @@ _OTHERS = {"doubtful": "in doubt since", "ends": "ends", "uncertain": "uncertain
 
 @dataclass(frozen=True, slots=True)
 class Standing:
-    """How what a record says stands now.
+    """The present state of what a record says.
 
-    `state` is `current`, `outdated`, `planned`, `unknown` (not known any more), `doubtful`, `uncertain` (its ground is
-    gone), `ends` (on a day to come), `withdrawn`, or the status of a goal. `since` is the day from which that is so, of
-    a plan or an end the day it is for; None where no day is known. `by` is the id of the turn that said so, `slot` what
-    it is about, and `value` what holds by now, or is planned; "" where that is not known. `is_partial` where the record
-    tells of other slots, too.
+    `state` is `current`, `outdated`, `planned`, `unknown` (no longer known), `doubtful`, `uncertain` (its ground is
+    gone), `ends` (on a future day), `withdrawn`, or the status of a goal. `since` is the first day of that state or, of
+    a plan or an end, its day; None where no day is known. `by` is the id of the turn that said so, `slot` its slot, and
+    `value` the present or planned value; "" where unknown. `is_partial` where the record also concerns other slots.
     """
 
     state: str = "current"
@@ -49,7 +48,7 @@ class Standing:
 
     @property
     def is_marked(self) -> bool:
-        """Whether contexts tell it beside the record: a belief says that the record does not simply hold."""
+        """Whether contexts show it beside the record: a belief says that the record does not simply hold."""
         return self.state in _MARKS or self.state == "doubtful"
 
     def __str__(self) -> str:
@@ -64,10 +63,10 @@ CURRENT = Standing()
 
 @dataclass(frozen=True, slots=True)
 class SlotValue:
-    """A value of a slot: the fact that holds it, when it was so, and how it stands.
+    """A value of a slot: the fact that holds it, its interval, and its state.
 
-    `turn_ids` are the turns that said it; one that was said at `until` or later tells of the past, or of the end.
-    `terms` are the index terms by which a question asks for the slot.
+    `turn_ids` are the turns that said it; a turn at `until` or later speaks of the past, or of the end. `terms` are the
+    index terms by which a question asks for the slot.
     """
 
     fact: Fact
@@ -100,7 +99,7 @@ class Standings:
     by_fact: Mapping[str, SlotValue] = field(default_factory=dict)
 
     def read_values(self, record: Record) -> list[SlotValue]:
-        """The values that a record tells as so; a turn that tells of the past, or of the end of a value, tells none."""
+        """The values that a record states as current; a turn about the past or the end of a value has none."""
         if isinstance(record, Fact):
             return [self.by_fact[record.id]] if record.id in self.by_fact else []
         said = record.valid_interval()[0] if isinstance(record, Turn) else None
@@ -122,7 +121,7 @@ class Standings:
         )
 
     def find(self, record: Record, moment: datetime) -> Standing:
-        """How a record stands at a moment."""
+        """The standing of a record at a moment."""
         values = self.read_values(record)
         marked = [each.standing for each in values if each.standing.is_marked]
         if marked and len({each.slot_key for each in values}) > 1:
@@ -179,7 +178,7 @@ def build_standings(
 def _read_state(
     state: SlotBeliefs, slot: NamedSlot, known: Mapping[str, Fact]
 ) -> Iterator[tuple[Fact, Standing, bool]]:
-    """Each fact of a slot, how it stands, and whether it is held."""
+    """Each fact of a slot, its state, and whether it is held."""
     newest = state.current[-1] if state.current else None
     for fact in state.current:
         yield fact, CURRENT, True
@@ -188,7 +187,7 @@ def _read_state(
         by = newest or known.get(fact.superseded_by or "")
         yield fact, CURRENT if came_back else _describe_end(fact, fact.valid_to, by, slot), False
     for fact in state.planned:
-        # an event tells its day itself, and a plan without a day says all there is to say
+        # an event already shows its day, and a plan without a day is complete
         if fact in state.current:
             continue
         if fact.valid_from is None or slot.kind == "event":
@@ -213,7 +212,7 @@ def _describe_end(fact: Fact, since: datetime | None, by: Fact | None, slot: Nam
 
 
 def _tell(fact: Fact, slot: NamedSlot) -> str:
-    """The value; "" for a private one, which is told only where it is asked for."""
+    """The value; "" for a private one, which is shown only when asked for."""
     return "" if slot.is_private else fact.value
 
 

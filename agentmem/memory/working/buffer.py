@@ -267,7 +267,7 @@ class BufferMemory:
 
     @property
     def summaries(self) -> list[Message]:
-        """The summaries of what is no longer kept, oldest first; [] without a summarizer."""
+        """The summaries of removed messages, oldest first; [] without a summarizer."""
         with self._lock:
             return list(self._summaries)
 
@@ -363,7 +363,7 @@ class BufferMemory:
             name = type(error).__name__
             if "summarizer" not in self._notices:
                 log_event(WARNING, "summarizer_failed", error=name, messages=len(batch))
-            self._notices["summarizer"] = f"The summarizer failed ({name}): summaries are sentences as they stand."
+            self._notices["summarizer"] = f"The summarizer failed ({name}): summaries are complete sentences."
             return build_summary_message(batch, summarize_extractive(batch))
         self._notices.pop("summarizer", None)
         return summary
@@ -415,7 +415,7 @@ class BufferMemory:
         ]
 
     def _compute_cosines(self, query: str, vector: Vector | None, texts: Sequence[str]) -> Scores | None:
-        """How near each text lies to the query; None when that cannot be told."""
+        """The cosine of each text with the query; None when the embedder fails."""
         cache, failed = self._cache, self._since_failure
         if cache is None or (failed is not None and failed.milliseconds() < BACKOFF_MS):
             return None
@@ -457,9 +457,9 @@ class BufferMemory:
         clock: Clock | None = None,
         settings: Settings | None = None,
     ) -> Self:
-        """The buffer that `to_json` wrote; models are not in it and are given anew.
+        """The buffer that `to_json` wrote; models are not in it and must be given again.
 
-        Vectors of another embedder are left out. Raises InvalidRecord naming the field that is wrong.
+        Vectors of another embedder are dropped. Raises InvalidRecord naming the wrong field.
         """
         state = BufferState.parse(text)
         buffer = cls(

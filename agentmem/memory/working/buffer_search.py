@@ -85,7 +85,7 @@ def _is_same_json(one: Any, other: Any) -> bool:
 
 
 def build_summary_message(batch: Sequence[Message], text: str) -> Message:
-    """What stands in the place of messages; of their metadata it bears what all of them have in common."""
+    """The message that replaces messages; its metadata is what all of them have in common."""
     first, *rest = batch
     shared = {
         name: value
@@ -169,7 +169,7 @@ def recency(count: int) -> Scores:
 
 
 def cosines(query: Vector, vectors: Sequence[Vector | None]) -> Scores:
-    """By place; NaN where there is no vector."""
+    """By index; NaN where there is no vector."""
     out = np.full(len(vectors), np.nan)
     there = [at for at, vector in enumerate(vectors) if vector is not None]
     if there:
@@ -197,7 +197,7 @@ def check_recency_bias(given: object) -> float:
 
 
 def normalize_query_vector(given: ArrayLike, dimensions: int | None) -> Vector:
-    """A query's vector with length 1; InvalidRecord for what is no vector, or not one of the embedder's."""
+    """A query's vector with length 1; InvalidRecord for other values, or for another embedder's vector."""
     try:
         vector = np.asarray(given, dtype=np.float32)
     except (TypeError, ValueError) as error:
@@ -258,7 +258,7 @@ def _weight(words: frozenset[str]) -> int:
 
 def _gain(weight: int, sentence: str) -> float:
     read = extract_features(sentence)
-    # + 3: one word is no sentence
+    # + 3: one word is not a sentence
     return weight / math.sqrt(read.word_count + 3) * (QUESTION_WEIGHT if read.ends_with_question else 1.0)
 
 

@@ -38,8 +38,8 @@ _ROLE_LABELS = {"user": "User", "assistant": "Agent"}
 class WorkingMemory:
     """The session's last turns, context values, thoughts, active goal and outputs of tools, each with a time to live.
 
-    While the session store is away nothing is at hand: what reads it finds nothing. `set`, `push_thought`, `delete` and
-    `clear` raise StoreUnavailable then, so that nobody takes for done what was not.
+    While the session store is away, reads find nothing. `set`, `push_thought`, `delete` and `clear` raise
+    StoreUnavailable then, so that no lost write looks done.
     """
 
     _context: MemoryContext
@@ -129,7 +129,7 @@ class WorkingMemory:
         return room
 
     async def get(self, key: str) -> Any:
-        """The value kept under a key, whose time begins anew; None when there is none, or its time is over."""
+        """The value of a key, whose time to live starts again; None when it is missing or expired."""
         name, own = self._value_keys(key)
         return await self._read_or_default(self._read_and_renew(name, own), None)
 
@@ -139,7 +139,7 @@ class WorkingMemory:
             await self._context.engine.session.delete(self._context.scope, name)
 
     def _value_keys(self, key: str) -> tuple[str, str]:
-        """Where a value stands, and its time to live where it has one of its own."""
+        """The keys of a value, and its own time to live where it has one."""
         checked = check_identifier(key, "key")
         return self._session_key(f"context:{checked}"), self._session_key(f"ttl:{checked}")
 
@@ -194,11 +194,11 @@ class WorkingMemory:
         return await Goals(self._context).find_active_in_conversation()
 
     async def remember_output(self, text: str, *, source: str, metadata: Mapping[str, Any] | None = None) -> ToolOutput:
-        """Keep what a tool (`source`) gave back, in this process, for `search_outputs`; returned as it was kept.
+        """Keep the output of a tool (`source`) in this process, for `search_outputs`; returns it as kept.
 
-        A user's outputs take at most `buffer.outputs_mb` (10 MB): beyond that the oldest go. They go, too, when the
-        user neither adds nor searches for `working_ttl`, and when something of the user is erased. Raises InvalidRecord
-        for an output that alone takes more, and for metadata that are no JSON.
+        A user's outputs take at most `buffer.outputs_mb` (10 MB): beyond that the oldest are dropped. All are dropped
+        when the user neither adds nor searches for `working_ttl`, and when data of the user is erased. Raises
+        InvalidRecord for an output that alone takes more, and for metadata that are not JSON.
         """
         return await tool_outputs.remember_output(self._context, text, source, metadata)
 
@@ -246,7 +246,7 @@ class WorkingMemory:
     async def current_markdown(self) -> str:
         """The session as a readable Markdown page: recent turns, context values, thoughts.
 
-        It is a read: the time of values and thoughts begins anew. The further lines of a message stand behind `> `.
+        This read restarts the time to live of values and thoughts. The further lines of a message follow `> `.
         """
         scope = self._context.scope
         lines = ["# Agent Short-Term Memory Context", ""]

@@ -1,7 +1,7 @@
 """Neo4j through its driver: the only importer of it. Transactions with a deadline, errors as the package's own.
 
-A server that is away is no obstacle to opening: the connection is made by the first call, which looks whose graph it
-is, and made again by the first call after a failure.
+Opening needs no running server: the first call connects and checks the graph's owner; the first call after a failure
+connects again.
 """
 
 from __future__ import annotations
@@ -125,8 +125,8 @@ class AuthenticationFailed(StoreUnavailable):
 class Neo4jDatabase:
     """One database of a server. `read` and `write` run a function in a managed transaction, which may run it again.
 
-    `check_schema` looks at the database before the first of them and after a failure. `retry_seconds` is for how many
-    seconds a transaction is tried again. Used after a fork, it connects anew.
+    `check_schema` looks at the database before the first of them and after a failure. `retry_seconds` limits how long a
+    transaction is retried. Used after a fork, it connects again.
     """
 
     def __init__(

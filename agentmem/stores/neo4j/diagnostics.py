@@ -1,4 +1,4 @@
-"""Looks at the graph's database without changing it: whose it is, what is missing, whom it lags or is ahead of."""
+"""Diagnoses the graph's database without changing it: its owner, missing parts, and lag or lead by user."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ class _UserSample:
 
 @dataclass
 class _GraphLag:
-    """Whom the graph lags, whom it is ahead of, whose graph is being built again, and whose is half built."""
+    """The users behind or ahead in the graph, being rebuilt, or half built."""
 
     user_count: int = 0
     lagging: _UserSample = field(default_factory=_UserSample)

@@ -144,7 +144,7 @@ async def open_graph(
         await database.close()
         raise ConfigError(str(error)) from None
     except StoreUnavailable:
-        pass  # whoever needs it hears of it
+        pass  # the call that needs it raises it
     except BaseException:
         await database.close()
         raise
@@ -183,7 +183,7 @@ class Neo4jGraph:
     async def record_seqs(self, kind: str, scope: Scope, after: str = "", limit: int = 1000) -> dict[str, int]:
         """The ids of a kind of records that the graph holds, in order, those after an id, with the `seq` of each.
 
-        In all channels, retired or not; `Edge` stands for the relations that somebody stated.
+        In all channels, retired or not; `Edge` means stated relations.
         """
         asked = {"user_id": scope.user_id, "after": after, "limit": max(limit, 0)}
         text = graph_query("relations" if kind == "Edge" else "records")

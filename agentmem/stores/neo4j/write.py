@@ -1,10 +1,10 @@
 """Writing journal entries into the graph: records as nodes and relationships.
 
-A record is a node `(:Record:Fact {user_id, key: 'Fact:7f…', …})` with its fields as properties; maps and what is no
-list of strings are JSON text. Seen by walks is what has `visible_until` after now and a channel of the scope. A record
-that others name and that is not there is a node with `user_id` and `key` alone. An Edge record is the relationship
-itself, with its `id`; a relationship that follows from a record's fields has that record's key as `owner` instead, and
-its `channel` and `visible_until`. `states` is how many of those a record has.
+A record is a node `(:Record:Fact {user_id, key: 'Fact:7f…', …})` with its fields as properties; maps, and lists that
+are not of strings, are JSON text. Walks see nodes with `visible_until` after now and a channel of the scope. A missing
+record that others name is a node with `user_id` and `key` alone. An Edge record is the relationship itself, with its
+`id`; a relationship that follows from a record's fields has that record's key as `owner` instead, and its `channel` and
+`visible_until`. `states` is how many of those a record has.
 """
 
 from __future__ import annotations
@@ -86,7 +86,7 @@ def build_followed_by_row(user_id: str, previous: Mapping[str, Any], turn: Mappi
 
 
 def build_edge(user_id: str, link: EdgeTriple, properties: Mapping[str, Any]) -> Edge:
-    """The Edge record that a relationship is or stands for; its `recorded_at` in microseconds."""
+    """The Edge record of a relationship; its `recorded_at` in microseconds."""
     kind, (_, source), (_, target) = link
     given = {name: _to_python(value) for name, value in properties.items() if name in Edge.model_fields}
     if given.get("recorded_at") is not None:
@@ -225,7 +225,7 @@ class GraphBatch:
         return _build_key_rows(await _run(tx, "unstate", relations=relations, count=MAX_EMPTY_NODES))
 
     async def _build_followed_by_rows(self, tx: Transaction) -> list[Row]:
-        """FOLLOWED_BY to and from each turn put, as far as there is a turn before and after it."""
+        """FOLLOWED_BY to and from each turn put, where it has a previous and a next turn."""
         put = [
             (user_id, *stored.record.position_key())
             for (user_id, _), stored in self.upserts.items()

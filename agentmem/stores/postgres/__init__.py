@@ -30,7 +30,7 @@ async def open_log(
     """Open the log of a database that `migrate` has brought to this version's schema.
 
     `policy` say when records are due for a job. `schema` is a folder of schema files in place of the package's own,
-    `hook` is told of every step of an append when its statements were sent, without waiting for the server; both are
+    `hook` is called for every step of an append once its statements were sent, without waiting for the server; both are
     for tests. Raises ConfigError for a URL that cannot work, SchemaMismatch for a database at another schema,
     StoreUnavailable when it cannot be reached.
     """

@@ -42,7 +42,7 @@ SCHEMES = ("postgresql://", "postgres://")
 MAX_CONNECTIONS = 16
 CONNECT_SECONDS = 5.0  # to connect, and for a free connection
 TRANSACTION_SECONDS = 10.0  # for one transaction
-GRACE_SECONDS = 2.0  # beyond that, until a server that stands still is given up
+GRACE_SECONDS = 2.0  # beyond that, until a server that hangs is given up
 IDLE_SECONDS = 300.0
 MAX_ATTEMPTS = 4  # of a transaction that others or a broken connection made impossible
 MAX_PREPARED_STATEMENTS = 256  # kept prepared by each connection
@@ -55,7 +55,7 @@ _MISSING_OBJECT_CODES = ("3F000", "42703", "42704", "42883", "42P01")
 class PostgresDatabase:
     """One database of a server. `query` and `commit` run a function inside a transaction, which may run it again.
 
-    Opened without a word to the server. Raises ConfigError for a URL that cannot work and when the driver is not
+    Opening does not contact the server. Raises ConfigError for a URL that cannot work and when the driver is not
     installed. Used after a fork, it connects anew.
     """
 
@@ -198,7 +198,7 @@ class PostgresDatabase:
 
     @asynccontextmanager
     async def _acquire_connection(self) -> AsyncIterator[PostgresConnection]:
-        """A connection of the pool, and back with it; an error that it has none says what became of them."""
+        """A connection of the pool, returned to it at the end; an error says why none is free."""
         import psycopg_pool
 
         pool = await self._ensure_pool()
@@ -295,7 +295,7 @@ class PostgresDatabase:
             return CorruptStore(f"{self.address} is damaged: {said}. Nothing was overwritten; restore a backup")
         if code in _MISSING_OBJECT_CODES:
             return SchemaMismatch(
-                f"{self.address} has not the schema of this version ({said}); run: agentmem admin migrate"
+                f"{self.address}: its schema is missing or older ({said}); run: agentmem admin migrate"
             )
         if isinstance(error, psycopg.errors.QueryCanceled | psycopg.errors.LockNotAvailable):
             return StoreUnavailable(f"{self.address} did not answer in time: {said}")
@@ -313,7 +313,7 @@ class _NotCommitted(Exception):
 
 
 class _DeadlineKiller:
-    """Breaks a connection when a time has passed, also one whose server stands still."""
+    """Breaks a connection after a deadline, even if the server hangs."""
 
     def __init__(self, connection: PostgresConnection, timeout_seconds: float) -> None:
         self.has_expired = False
@@ -366,7 +366,7 @@ def parse_url(url: str) -> tuple[str, str]:
         conninfo = make_conninfo(url, **{name: value for name, value in wanted.items() if name not in known})
     except (psycopg.ProgrammingError, ValueError):  # the driver's words may hold a piece of the password
         raise ConfigError(
-            "log_url is no URL of a Postgres; write postgresql://user:password@host:5432/database, special characters "
+            "log_url must be a PostgreSQL URL: write postgresql://user:password@host:5432/database, special characters "
             "percent-encoded, and as options only those of libpq"
         ) from None
     return conninfo, f"{known.get('host', 'localhost')}:{known.get('port', 5432)}/{known.get('dbname', '')}"

@@ -188,9 +188,9 @@ class PostgresVectors:
         self._locks: WeakValueDictionary[tuple[int, str], asyncio.Lock] = WeakValueDictionary()
 
     async def apply(self, batches: Mapping[str, VectorBatch]) -> dict[str, int]:
-        """Write each user's batch whose `after` is the stored watermark; the watermarks as they are now.
+        """Write each user's batch whose `after` is the stored watermark; returns the present watermarks.
 
-        Nobody waits for the disk: what a failing server loses of it, watermarks too, is made again from the journal.
+        Does not wait for the disk: what a failing server loses, watermarks too, is rebuilt from the journal.
         """
         if not batches:
             return {}
@@ -198,7 +198,7 @@ class PostgresVectors:
             return {user_id: batch.through_seq for user_id, batch in batches.items()}
         for batch in batches.values():
             check_vectors(batch.rows, self.identity, self.dimensions)
-        todo = dict(sorted(batches.items()))  # in one order, so that nobody waits for one who waits for him
+        todo = dict(sorted(batches.items()))  # in a fixed order, to avoid deadlocks
         marks, removed = await self._database.commit(
             next(iter(todo)),
             lambda db: self._apply_batches(db, todo),
@@ -229,14 +229,14 @@ class PostgresVectors:
     async def write_small_batch(self, db: PostgresConnection, values: Mapping[str, Any]) -> AsyncCursor[Any]:
         """Send a small batch in the caller's transaction, which sees what erasures did; a row where it was written.
 
-        Nothing is where the vectors stand elsewhere, or somebody else is writing them. It takes no lock that keeps the
-        embedder from being taken out: that resets the watermark, and none is 0 here.
+        None where the vectors are elsewhere, or another process writes them. It takes no lock against removing the
+        embedder: that resets the watermark, and none is 0 here.
         """
         register_binary(db)
         return await db.execute(self._sql["put"], values)
 
     async def _try_small_batch(self, user_id: str, batch: VectorBatch) -> bool:
-        """Write a small batch in one round trip; False when it is not one, or the user's vectors stand elsewhere."""
+        """Write a small batch in one round trip; False when it is not one, or the user's vectors are elsewhere."""
         values = self.build_small_batch(user_id, batch)
         if values is None:
             return False
@@ -267,7 +267,7 @@ class PostgresVectors:
         return marks, removed
 
     async def _lock_users(self, db: PostgresConnection, users: Iterable[str]) -> dict[str, LockedIndexState]:
-        """Where each user's vectors stand, held until the end. The transaction is the first one's as it begins."""
+        """The location of each user's vectors, locked until the end. The transaction starts as the first one does."""
         asked: dict[str, AsyncCursor[Any]] = {}
         for user_id in users:
             if asked:

@@ -132,12 +132,12 @@ def _build_locked_read_set(read_set: ReadSet, row: Sequence[Any]) -> LockedReadS
 
 
 class PostgresInlineVectorWriter:
-    """Sends the vectors of `source`; none when there are none, or when they lie in another database.
+    """Sends the vectors of `source`; none when there are none, or when they are in another database.
 
-    Nobody waits for another because of them. The user's lock, which the write has by then, keeps erasures and the
-    user's other writes out. Those who change vectors without it (whoever follows, clears, or takes an embedder out)
-    hold the user's watermark, and `put` passes over a watermark that is held: then these vectors follow. It comes last,
-    so an append that holds a watermark waits for nothing any more, and closes no circle of such waits.
+    It blocks no other writer. The write already holds the user's lock, which excludes erasures and the user's other
+    writes. Other changes of vectors (following, clearing, removing an embedder) hold the user's watermark, and `put`
+    skips a locked watermark: then these vectors follow. It runs last, so an append that holds a watermark waits for no
+    lock and cannot deadlock.
     """
 
     def __init__(self, database: PostgresDatabase, source: InlineVectors | None) -> None:
@@ -183,6 +183,6 @@ class PostgresInlineVectorWriter:
         log_event(WARNING, "vectors_follow", user_id=self._new_entries[0].user_id, error=type(error).__name__)
 
     async def on_committed(self) -> None:
-        """Have it remembered, which nobody may before the commit; nothing when the vectors stood elsewhere."""
+        """Update the cache, which is valid only after the commit; nothing when the vectors are elsewhere."""
         if self._cursor is not None and self._source is not None and await self._cursor.fetchall():
             self._source.on_committed(self._new_entries)

@@ -33,7 +33,7 @@ Request = Callable[[Any], Awaitable[T]]
 MAX_CONNECTIONS = 16
 IO_TIMEOUT_SECONDS = 0.5  # seconds to connect, for a free connection, for an answer: a cache must not hold up a write
 REQUEST_TIMEOUT_SECONDS = 1.0
-RENEW_BELOW_TTL_FRACTION = 0.9  # of its time to live that a key has left before a read begins it anew
+RENEW_BELOW_TTL_FRACTION = 0.9  # remaining share of a key's time to live below which a read restarts it
 HEALTH_CHECK_SECONDS = 30  # seconds after which a connection is tried before it is trusted with a request
 
 KEY_BATCH_SIZE = 500  # keys in one request: a longer one would hold up the server
@@ -41,10 +41,10 @@ MAX_TTL_SECONDS = 100 * 365 * 24 * 3600.0  # seconds
 
 
 class RedisClient:
-    """One Redis. Opened without a word to the server, so that one that is down fails only what asks it.
+    """One Redis. Opening does not contact the server, so a server that is down fails only calls that need it.
 
     Raises ConfigError for a URL that cannot work, and when the driver is not installed. Used after a fork, it connects
-    anew.
+    again.
     """
 
     def __init__(self, url: str) -> None:
@@ -141,7 +141,7 @@ def _build_client(url: str) -> Redis:
     except (ValueError, TypeError):
         # The driver's words may hold a piece of the password.
         raise ConfigError(
-            "session_url is no URL of a Redis; write redis://user:password@host:6379/0 (rediss:// with TLS), "
+            "session_url must be a Redis URL: write redis://user:password@host:6379/0 (rediss:// with TLS), "
             "special characters percent-encoded, and as options only those of the driver redis-py"
         ) from None
     return Redis.from_pool(pool)
@@ -270,7 +270,7 @@ class RedisSession:
         while True:
             scan = partial(_scan, cursor=cursor, match=f"*{tag}*")
             cursor, found = await self._client.execute(scan, is_idempotent=True)
-            # In keys of others the tag may stand further behind.
+            # In keys of others the tag may be further behind.
             places = [place for place in found if place[place.find("{") :].startswith(tag)]
             if places:
                 await self._client.execute(partial(_unlink, redis_keys=places), is_idempotent=True)

@@ -93,7 +93,7 @@ class SqlErasure(ABC):
             raise Conflict("facts or relations were written meanwhile, which may rest on what is to go", stale=True)
         if self.keys is None:
             self.targets = await db.rows("erase.targets_of_user", user_id=user_id)
-            await db.run("erase.user_keys", user_id=user_id)  # also of a user of whom nothing is stored yet
+            await db.run("erase.user_keys", user_id=user_id)  # also of a user without stored data
         else:
             self.targets = await db.rows("erase.targets", user_id=user_id, keys=Keys(self.keys))
         if not row or not (self.targets or self.keys is None):

@@ -1,4 +1,4 @@
-"""Where each job stands with each user, in the log's database; see `agentmem.stores.job_queue` for the promises."""
+"""The state of each job per user, in the log's database; see `agentmem.stores.job_queue` for the promises."""
 
 from __future__ import annotations
 

@@ -43,10 +43,10 @@ async def operation(db: SqlConnection, user_id: str, operation_id: str) -> list[
 
 
 async def find_applied(db: SqlConnection, user_id: str, request_hashes: Mapping[str, str]) -> dict[str, int]:
-    """Where these changes stand in the journal, by change_id; absent ones left out.
+    """The positions of these changes in the journal, by change_id; absent ones left out.
 
     `request_hashes` maps change_ids to payload fingerprints. Raises Conflict when one was applied with another payload;
-    what was erased since has none to compare.
+    erased changes have none to compare.
     """
     found = await db.rows("journal.applied", user_id=user_id, change_ids=list(request_hashes))
     return check_idempotency(request_hashes, found)

@@ -31,8 +31,7 @@ MAINTENANCE_SECONDS = 600.0
 MAINTENANCE_OPERATOR = Operator("maintenance")
 
 
-def _ignore_step(step: str) -> None:
-    """The hook of a log that nobody watches."""
+def _ignore_step(step: str) -> None: ...
 
 
 class SqlLog(ABC, Generic[D]):

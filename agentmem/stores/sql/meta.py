@@ -39,8 +39,8 @@ async def increment_openings(db: SqlConnection) -> int:
 async def acquire_lease(db: SqlConnection, name: str, ttl: float, owner: str) -> int | None:
     """A fencing token, or None while another holds the lease.
 
-    Tokens grow over all leases. A renewal keeps its own, also after the end of the lease while nobody took it: nothing
-    came between on a machine that slept.
+    Tokens grow over all leases. A renewal keeps its token, also after the lease ended if it was not taken since, as on
+    a machine that slept.
     """
     if ttl <= 0:
         raise InvalidRecord(f"ttl must be more than 0 seconds, got {ttl}", field="ttl")

@@ -52,7 +52,7 @@ class RowWriter(Protocol):
     """How a dialect writes many rows at once."""
 
     async def write_journal(self, db: Any, user_id: str, rows: JournalRows) -> None:
-        """Write rows of the journal, and how far it goes with them."""
+        """Write rows of the journal, and its new end."""
         ...
 
     async def write_records(self, db: Any, user_id: str, ordinals: Sequence[int], rows: RecordRows) -> None:

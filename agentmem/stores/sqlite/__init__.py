@@ -49,7 +49,7 @@ async def open_log(
 
     Where it cannot be written, it is opened for reading, and every write raises StoreUnavailable with the reason.
     `policy` say when records are due for a job. `schema` is a folder of schema files in place of the package's own,
-    `hook` is told of every step of a write; both are for tests. Raises ConfigError for a place that cannot work,
+    `hook` is called for every step of a write; both are for tests. Raises ConfigError for a place that cannot work,
     SchemaMismatch for a newer file or another program's, and CorruptStore for a damaged one, or one that is missing,
     empty, replaced or older than what was acknowledged; those files are left as they are.
     """

@@ -144,7 +144,7 @@ def connect(path: Path, *, durable: bool = True, in_memory: bool = False) -> Sql
         db = SqliteConnection(str(path), flags=apsw.SQLITE_OPEN_READWRITE, vfs="memdb" if in_memory else None)
         try:
             db.set_busy_timeout(BUSY_TIMEOUT_MS)
-            # Without it the planner looks at bound values, and plans a statement anew for each: 5 to 50 µs every time.
+            # Without it the planner reads bound values, and plans a statement again for each: 5 to 50 µs every time.
             db.config(apsw.SQLITE_DBCONFIG_ENABLE_QPSG, 1)
             _pragma_with_retry(db, "journal_mode", "wal")
             db.pragma("synchronous", "FULL" if durable else "NORMAL")
@@ -162,10 +162,10 @@ def connect(path: Path, *, durable: bool = True, in_memory: bool = False) -> Sql
 
 
 def choose_read_mode(path: Path) -> str:
-    """How `connect_read_only` reads the file as it lies there now, as parameters of its URI.
+    """How `connect_read_only` reads the file as it is now, as parameters of its URI.
 
-    Nothing can be made beside it, so: with the log and the lock file of another process as usual; with a log alone
-    without locks, for nobody has it open; with neither as a file that does not change.
+    No file can be created beside it, so: with the log and the lock file of another process, as usual; with only a log,
+    without locks, for no process has it open; with neither, as an immutable file.
     """
     log, lock = (file_bytes(path.with_name(path.name + ending)) for ending in ("-wal", "-shm"))
     if log is not None and lock is not None and lock >= _LOCK_FILE_BYTES:
@@ -320,7 +320,7 @@ def _resolve_on_loop(future: asyncio.Future[T], call: Callable[[], T]) -> None:
         return
     try:
         result = call()
-    except BaseException as error:  # noqa: BLE001  whoever awaits it gets it
+    except BaseException as error:  # noqa: BLE001  the awaiting call gets it
         _post_outcome(future, future.set_exception, error)
     else:
         _post_outcome(future, future.set_result, result)
@@ -330,7 +330,7 @@ def _post_outcome(future: asyncio.Future[T], setter: Callable[[Any], None], outc
     try:
         future.get_loop().call_soon_threadsafe(_set_unless_cancelled, future, setter, outcome)
     except RuntimeError:
-        return  # the loop was closed meanwhile: nobody waits any more
+        return  # the loop was closed meanwhile: no call waits any more
 
 
 def _set_unless_cancelled(future: asyncio.Future[T], setter: Callable[[Any], None], outcome: object) -> None:
@@ -343,7 +343,7 @@ def _resolve(future: Future[T], call: Callable[[], T]) -> None:
         return
     try:
         future.set_result(call())
-    except BaseException as error:  # noqa: BLE001  whoever awaits it gets it
+    except BaseException as error:  # noqa: BLE001  the awaiting call gets it
         future.set_exception(error)
 
 
@@ -438,8 +438,8 @@ class SqliteDatabase:
     ) -> T:
         """Run inside BEGIN IMMEDIATE … COMMIT; any error rolls everything back.
 
-        `prepare` runs first, on the same thread, while the file is not yet locked; `on_committed` once it is committed,
-        even if nobody waits any more. `durable=False` leaves the sync to the next durable commit, for data whose last
+        `prepare` runs first, on the same thread, while the file is not yet locked; `on_committed` after the commit,
+        even if no call waits any more. `durable=False` leaves the sync to the next durable commit, for data whose last
         moments may be lost in a power cut.
         """
         lasting = self._durable if durable is None else durable

@@ -166,7 +166,7 @@ class SqliteDiagnostics(SqlDiagnostics):
             what = "cannot be read" if file.exists() else "is missing"
             fix = "it is made again at the next write; if you did not delete it, look whether all is there"
             self.add_finding(
-                "guard", f"{file} {what}, so nothing tells whether commits were lost", fix, level="warning"
+                "guard", f"{file} {what}, so it is unknown whether commits were lost", fix, level="warning"
             )
         else:
             self.add_finding("guard", f"{0 if held is None else held.commits:,} commits, none lost")

@@ -35,7 +35,7 @@ from agentmem.text.templates import load_templates
 _SQL = load_templates(__package__, "graph.sql")
 
 RECORD_BATCH_SIZE = 2000
-NO_EDGE_RECORD = -1  # what stands for the ordinal of an Edge record where there is none
+NO_EDGE_RECORD = -1  # replaces the ordinal of an Edge record that has none
 
 
 class _EdgeStep(NamedTuple):
@@ -104,7 +104,7 @@ def _detach_record(db: SqliteConnection, user_id: str, ordinal: int, key: Key) -
 
 
 def _detach_position(db: SqliteConnection, user_id: str, ordinal: int) -> None:
-    """Give back what held this turn because of where it stood."""
+    """Release what this turn held by its position."""
     keys = {"user_id": user_id, "slot": ordinal}
     held: list[Any] = db.execute(_SQL["held_by_place"], keys).fetchall()
     for owner, conversation_id, position in held:

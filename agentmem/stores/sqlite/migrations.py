@@ -29,7 +29,7 @@ def check_file(path: Path, steps: Sequence[Migration]) -> None:
     if not path.exists() or path.stat().st_size == 0:
         return
     with translate_errors(path):
-        # Whoever can write moves a write-ahead log into the file when closing it.
+        # A process that can write moves a write-ahead log into the file when closing it.
         log = path.with_name(path.name + "-wal")
         is_logged = log.exists() and log.stat().st_size > 0
         db = SqliteConnection(str(path), flags=apsw.SQLITE_OPEN_READONLY if is_logged else apsw.SQLITE_OPEN_READWRITE)

@@ -21,15 +21,15 @@ _SQL = load_templates(__package__, "session.sql")
 
 T = TypeVar("T")
 _IN_MEMORY_NUMBERS = itertools.count()
-RENEW_BELOW_TTL_FRACTION = 0.9  # of its time to live that a key has left before a read begins it anew
+RENEW_BELOW_TTL_FRACTION = 0.9  # remaining share of a key's time to live below which a read restarts it
 SESSION_BUSY_TIMEOUT_MS = 500  # for another process's lock: a cache must not hold up a write
 SWEEP_INTERVAL_MICROS = timedelta(minutes=1) // timedelta(microseconds=1)
 
 
 async def open_session(path: Path | None, clock: Clock) -> SqliteSession:
-    """The session cache at a path, made when it is missing and made anew when it is damaged; None: in this process.
+    """Open the session cache at a path, creating a missing file and replacing a damaged one; None: in this process.
 
-    Raises StoreUnavailable when the file can be neither read nor made.
+    Raises StoreUnavailable when the file can be neither read nor created.
     """
     if path is not None:
         prepare_folder(path)
@@ -169,7 +169,7 @@ class SqliteSession:
         return await self._run_with_recovery(lambda database: database.write(swept))
 
     async def _run_with_recovery(self, call: Callable[[SqliteDatabase], Awaitable[T]]) -> T:
-        """Call on the open file; a damaged one is made anew, once."""
+        """Call on the open file; a damaged one is replaced, once."""
         database = await self._ensure_database()
         try:
             return await call(database)

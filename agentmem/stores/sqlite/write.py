@@ -71,7 +71,9 @@ class SqliteWrite(SqlWrite):
 
 
 def read_state(db: SqliteConnection, user_id: str, changes: Sequence[Change]) -> ReadSet:
-    """What these changes touch: their keys, whoever shares their unique values, and the ends of their conversations."""
+    """Read the records that these changes affect: their keys, shared unique values, and the ends of their
+    conversations.
+    """
     row = db.execute(_SQL["user"], (user_id,)).fetchone()
     if row is None:
         return ReadSet()
@@ -134,6 +136,6 @@ class SqliteInlineVectorWriter:
             log_event(WARNING, "vectors_follow", user_id=fresh[0].user_id, error=type(error).__name__)
 
     def on_committed(self) -> None:
-        """Have it remembered, which nobody may before the commit."""
+        """Update the cache, which is valid only after the commit."""
         for remember in self._commit_callbacks:
             remember()

@@ -199,7 +199,7 @@ def _score(rows: QuantizedRows, query: QuantizedQuery, *, is_exact: bool) -> Fix
 
 
 class ScoringThread:
-    """One more thread for sums over many rows. It serves whoever finds it idle; others do all of their sums themselves.
+    """One more thread for sums over many rows. It serves the first caller that finds it idle; others sum alone.
 
     Not the threads that SimSIMD can use by itself: they are OpenMP's, which hangs in a process forked afterwards.
     """
