@@ -276,24 +276,11 @@ class AsyncAgentMemory:
         plain sentence ("The user lives in Oslo") gives slot and value by itself, unless others are given.
         Ids named must be stored. Raises InvalidRecord naming the field.
         """
-        given: dict[str, Any] = {
-            "confidence": confidence,
-            "source": source,
-            "entity_ids": entity_ids,
-            "source_turn_ids": source_turn_ids,
-            "subject": subject,
-            "slot": slot,
-            "value": value,
-            "valid_from": valid_from,
-            "valid_to": valid_to,
-            "temporal_context": temporal_context,
-            "tags": tags,
-            "depends_on": depends_on,
-            "tier": tier,
-            "salience": salience,
-            "importance": importance,
-            "memory_type": memory_type,
-        }
+        belief = {"subject": subject, "slot": slot, "value": value, "memory_type": memory_type}
+        times = {"valid_from": valid_from, "valid_to": valid_to, "temporal_context": temporal_context}
+        links = {"entity_ids": entity_ids, "source_turn_ids": source_turn_ids, "depends_on": depends_on, "tags": tags}
+        worth = {"confidence": confidence, "tier": tier, "salience": salience, "importance": importance}
+        given: dict[str, Any] = {"source": source, **belief, **times, **links, **worth}
         fields = {name: value for name, value in given.items() if value is not None}
         return await self.semantic.learn_fact(claim, idempotency_key=idempotency_key, **fields)
 
