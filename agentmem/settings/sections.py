@@ -47,21 +47,52 @@ class DecayOptions(_Section):
     (1). `forget` says what becomes of a short-lived memory below `forget_threshold`.
     """
 
-    salience_rate: float = Field(default=0.95, gt=0, le=1)  # a day, of entities
-    salience_after_days: float = Field(default=1.0, ge=0, allow_inf_nan=False)
-    confidence_rate: float = Field(default=0.95, gt=0, le=1)  # a week, of inferred facts
-    confidence_after_days: float = Field(default=7.0, ge=0, allow_inf_nan=False)
-    half_life_days: float = Field(default=3.0, gt=0, le=100_000)
-    beta: float = Field(default=0.6, ge=0, le=10)
-    forget_threshold: float = Field(default=0.05, gt=0, lt=1)
-    forget: Literal["archive", "delete"] = "archive"
-    spare_importance: float = Field(default=0.8, ge=0)  # as important, or more: never forgotten by itself
-    danger_low: float = Field(default=0.15, gt=0, lt=1)
-    danger_high: float = Field(default=0.35, gt=0, lt=1)
-    cross_domain: float = Field(default=0.3, ge=0, le=1)
-    cross_domain_boost: float = Field(default=0.1, ge=0, le=1)
-    strongest: float = Field(default=2.0, ge=1, le=100)
-    importance_half_life_days: float = Field(default=30.0, gt=0, allow_inf_nan=False)
+    salience_rate: float = Field(default=0.95, gt=0, le=1, description="What an entity's salience is multiplied by.")
+    salience_after_days: float = Field(
+        default=1.0, ge=0, allow_inf_nan=False, description="Days without an access before that begins."
+    )
+    confidence_rate: float = Field(
+        default=0.95, gt=0, le=1, description="What the confidence of an inferred fact is multiplied by."
+    )
+    confidence_after_days: float = Field(
+        default=7.0, ge=0, allow_inf_nan=False, description="Days without an access before that begins."
+    )
+    half_life_days: float = Field(
+        default=3.0, gt=0, le=100_000, description="Time in which the score of a short-lived fact halves. In days."
+    )
+    beta: float = Field(default=0.6, ge=0, le=10, description="How much uses count in that score.")
+    forget_threshold: float = Field(
+        default=0.05, gt=0, lt=1, description="Below this score a short-lived fact is put away."
+    )
+    forget: Literal["archive", "delete"] = Field(
+        default="archive", description="How: so that `undo` brings it back, or for good."
+    )
+    spare_importance: float = Field(
+        default=0.8, ge=0, description="Facts as important as this, or more, are never put away by themselves."
+    )
+    danger_low: float = Field(
+        default=0.15,
+        gt=0,
+        lt=1,
+        description="Lower end of the danger zone: facts with such a score come up for review.",
+    )
+    danger_high: float = Field(default=0.35, gt=0, lt=1, description="Its upper end.")
+    cross_domain: float = Field(
+        default=0.3,
+        ge=0,
+        le=1,
+        description="Tags of fact and talk with less in common (Jaccard) are of different fields.",
+    )
+    cross_domain_boost: float = Field(
+        default=0.1, ge=0, le=1, description="What use in another field adds to a fact's strength."
+    )
+    strongest: float = Field(default=2.0, ge=1, le=100, description="The greatest strength.")
+    importance_half_life_days: float = Field(
+        default=30.0,
+        gt=0,
+        allow_inf_nan=False,
+        description="Time in which the recency in a fact's importance halves. In days.",
+    )
 
     @field_validator("half_life_days", "beta", mode="before")
     @classmethod
@@ -83,13 +114,28 @@ class PromotionOptions(_Section):
     fills a portable slot of the user or was said in two projects. `portable_only`: said in two projects is not enough.
     """
 
-    score: float = Field(default=0.65, gt=0, allow_inf_nan=False)
-    use_count: int = Field(default=5, ge=1)
-    within_days: float = Field(default=14.0, ge=0, le=100_000)
-    confidence: float = Field(default=0.85, ge=0, le=1)
-    access_count: int = Field(default=5, ge=1)
-    conversations: int = Field(default=2, ge=1)
-    portable_only: bool = False
+    score: float = Field(
+        default=0.65,
+        gt=0,
+        allow_inf_nan=False,
+        description="A short-lived fact with this score at the age of a half-life is kept for long.",
+    )
+    use_count: int = Field(default=5, ge=1, description="One that was used so often within `within_days` is kept, too.")
+    within_days: float = Field(
+        default=14.0, ge=0, le=100_000, description="The time for these uses, from its creation on. In days."
+    )
+    confidence: float = Field(
+        default=0.85, ge=0, le=1, description="A fact of a project needs this confidence to be copied to `_global`,"
+    )
+    access_count: int = Field(default=5, ge=1, description="and so many of these,")
+    conversations: int = Field(
+        default=2,
+        ge=1,
+        description="in so many of these. It must also fill a portable slot of the user, or be said in two projects.",
+    )
+    portable_only: bool = Field(
+        default=False, description="Only portable slots of the user are copied, not what was said in two projects."
+    )
 
 
 class ClusterOptions(_Section):
@@ -99,9 +145,13 @@ class ClusterOptions(_Section):
     values depend on the embedder. See docs/curation.md.
     """
 
-    link: float = Field(default=0.83, gt=0, le=1)
-    merge: float = Field(default=0.9, gt=0, le=1)
-    ask: float = Field(default=0.75, gt=0, le=1)
+    link: float = Field(default=0.83, gt=0, le=1, description="Above it two facts are linked into a group.")
+    merge: float = Field(
+        default=0.9, gt=0, le=1, description="From this mean cosine on it is proposed to merge a group,"
+    )
+    ask: float = Field(
+        default=0.75, gt=0, le=1, description="and from this one on to ask. Below, a group is kept apart."
+    )
 
 
 class RetentionOptions(_Section):
@@ -112,10 +162,24 @@ class RetentionOptions(_Section):
     `ltm_retention_days` are, too. How long audit rows are kept is `audit_days`.
     """
 
-    conversation_days: float | None = Field(default=90.0, gt=0, le=1_000_000)
-    entity_salience: float = Field(default=0.1, ge=0, le=1)
-    entity_days: float = Field(default=30.0, ge=0, le=1_000_000)
-    ltm_retention_days: float | None = Field(default=None, gt=0, le=1_000_000)
+    conversation_days: float | None = Field(
+        default=90.0,
+        gt=0,
+        le=1_000_000,
+        description="A conversation without a turn for so long is marked as archived; `None`: never. In days.",
+    )
+    entity_salience: float = Field(
+        default=0.1, ge=0, le=1, description="Entities with less are put away, when no fact and no relation names them"
+    )
+    entity_days: float = Field(
+        default=30.0, ge=0, le=1_000_000, description="and they were not used for so long. In days."
+    )
+    ltm_retention_days: float | None = Field(
+        default=None,
+        gt=0,
+        le=1_000_000,
+        description="Long-lived facts that were neither recorded nor used for so long are archived. Not set: never.",
+    )
 
 
 class BufferOptions(_Section):
@@ -126,12 +190,26 @@ class BufferOptions(_Section):
     `outputs_mb` megabytes of a user; every `outputs_sweep_minutes` those of users who fell silent are dropped.
     """
 
-    size: int = Field(default=50, ge=1)
-    multiplier: int = Field(default=10, ge=1)
-    batch: int = Field(default=10, ge=1)
-    recency_bias: float = Field(default=0.3, ge=0, le=1)
-    outputs_mb: float = Field(default=10.0, gt=0, allow_inf_nan=False)
-    outputs_sweep_minutes: float = Field(default=5.0, gt=0, allow_inf_nan=False)
+    size: int = Field(default=50, ge=1, description="How many are kept verbatim.")
+    multiplier: int = Field(default=10, ge=1, description="`size` × `multiplier` summaries are kept.")
+    batch: int = Field(
+        default=10, ge=1, description="How many of the oldest become one summary, when there are too many."
+    )
+    recency_bias: float = Field(
+        default=0.3, ge=0, le=1, description="Share of newness in a search; the rest is nearness in meaning."
+    )
+    outputs_mb: float = Field(
+        default=10.0,
+        gt=0,
+        allow_inf_nan=False,
+        description="What the outputs of a user's tools take at most. In megabytes.",
+    )
+    outputs_sweep_minutes: float = Field(
+        default=5.0,
+        gt=0,
+        allow_inf_nan=False,
+        description="How often those of users who fell silent are dropped. In minutes.",
+    )
 
 
 class SynopsisOptions(_Section):
@@ -142,14 +220,31 @@ class SynopsisOptions(_Section):
     most `facts` facts with this confidence, beside beliefs and goals. A model has `deadline` seconds.
     """
 
-    identity_ttl: float = Field(default=7 * 24 * 3600.0, gt=0, allow_inf_nan=False)
-    context_ttl: float = Field(default=3600.0, gt=0, allow_inf_nan=False)
-    refresh_on_access: bool = True
-    max_tokens: int = Field(default=1000, ge=1)
-    identity_share: float = Field(default=0.6, gt=0, le=1)
-    facts: int = Field(default=300, ge=1, le=5000)
-    least_confidence: float = Field(default=0.7, ge=0, le=1)
-    deadline: float = Field(default=30.0, gt=0, allow_inf_nan=False)
+    identity_ttl: float = Field(
+        default=7 * 24 * 3600.0,
+        gt=0,
+        allow_inf_nan=False,
+        description="How long the part on who the user is is kept: 7 days. In seconds.",
+    )
+    context_ttl: float = Field(
+        default=3600.0,
+        gt=0,
+        allow_inf_nan=False,
+        description="How long the part on what goes on is kept: an hour. In seconds.",
+    )
+    refresh_on_access: bool = Field(default=True, description="Whether an access begins the time anew.")
+    max_tokens: int = Field(default=1000, ge=1, description="The longest synopsis.")
+    identity_share: float = Field(default=0.6, gt=0, le=1, description="Share of it that the first part takes at most.")
+    facts: int = Field(default=300, ge=1, le=5000, description="From how many it is made at most.")
+    least_confidence: float = Field(
+        default=0.7, ge=0, le=1, description="Facts that are known less surely are left out."
+    )
+    deadline: float = Field(
+        default=30.0,
+        gt=0,
+        allow_inf_nan=False,
+        description="For a model that words it; then facts are put together. In seconds.",
+    )
 
 
 class ProceduralOptions(_Section):
@@ -160,10 +255,18 @@ class ProceduralOptions(_Section):
     force; two instructions are one from a cosine of `same` on, which depends on the embedder.
     """
 
-    payload_characters: int = Field(default=20_000, ge=100, le=1_000_000)
-    least_relevance: float = Field(default=0.1, ge=0, le=1)
-    asked: int = Field(default=2, ge=1)
-    same: float = Field(default=0.92, gt=0, le=1)
+    payload_characters: int = Field(
+        default=20_000, ge=100, le=1_000_000, description="What is kept of a tool's input, and of its output, as JSON."
+    )
+    least_relevance: float = Field(
+        default=0.1, ge=0, le=1, description="Less relevant strategies are not found for a task."
+    )
+    asked: int = Field(
+        default=2, ge=1, description="So often asked for, and it is a procedure in force; a standing order is at once."
+    )
+    same: float = Field(
+        default=0.92, gt=0, le=1, description="From this cosine on two instructions are one; depends on the embedder."
+    )
 
 
 class WorkerOptions(_Section):
@@ -174,11 +277,19 @@ class WorkerOptions(_Section):
     address on this machine, where no function of the program takes them.
     """
 
-    minutes: dict[str, Annotated[float, Field(gt=0)]] = Field(default_factory=dict)
-    conversations: int = Field(default=10, ge=1)
-    port: int | None = Field(default=None, ge=0, le=65_535)
-    host: str = "127.0.0.1"
-    webhook: Secret | None = Field(default=None, repr=False)
+    minutes: dict[str, Annotated[float, Field(gt=0)]] = Field(
+        default_factory=dict, description="Minutes between two runs of a job; a job left out has its own interval."
+    )
+    conversations: int = Field(default=10, ge=1, description="How many one run of `consolidate` reads.")
+    port: int | None = Field(
+        default=None, ge=0, le=65_535, description="Where it answers `/health` and `/metrics`. Not set: nowhere."
+    )
+    host: str = Field(default="127.0.0.1", description="The address that `port` is opened at.")
+    webhook: Secret | None = Field(
+        default=None,
+        repr=False,
+        description="Where due schedules are posted to, when no function of the program takes them.",
+    )
 
     @field_validator("webhook")
     @classmethod
@@ -198,19 +309,65 @@ class ServerOptions(_Section):
     reached, and web pages of which origins may ask it; whose tokens it takes beside its own keys.
     """
 
-    body_bytes: int = Field(default=1 << 20, ge=1_000)
-    import_bytes: int = Field(default=1 << 30, ge=1_000)
-    request_seconds: float = Field(default=30.0, gt=0, allow_inf_nan=False)
-    body_seconds: float = Field(default=30.0, gt=0, allow_inf_nan=False)
-    concurrency: int = Field(default=100, ge=1)
-    requests_per_minute: int = Field(default=600, ge=1)
-    drain_seconds: int = Field(default=10, ge=0)
-    hosts: tuple[str, ...] = ()
-    origins: tuple[str, ...] = ()
-    jwt_keys: str | None = None
-    jwt_issuer: str | None = None
-    jwt_audience: str | None = None
-    jwt_user_claim: str = Field(default="sub", min_length=1)
+    body_bytes: int = Field(
+        default=1 << 20, ge=1_000, description="The largest body of a request; more is 413. In bytes."
+    )
+    import_bytes: int = Field(
+        default=1 << 30, ge=1_000, description="The largest file that `POST /v1/import` takes. In bytes."
+    )
+    request_seconds: float = Field(
+        default=30.0,
+        gt=0,
+        allow_inf_nan=False,
+        description=(
+            "How long a request may take; then it is given up with 503. Of an answer that comes in pieces, "
+            "each may take that long. In seconds."
+        ),
+    )
+    body_seconds: float = Field(
+        default=30.0,
+        gt=0,
+        allow_inf_nan=False,
+        description=(
+            "How long its body may take to arrive; then it is 408. Of an import, each 16 KiB may take that "
+            "long. In seconds."
+        ),
+    )
+    concurrency: int = Field(
+        default=100,
+        ge=1,
+        description=(
+            "How many may work at once, and one key four fifths of that; one more is 503 with `Retry-After`. "
+            "As many may wait for their client."
+        ),
+    )
+    requests_per_minute: int = Field(
+        default=600,
+        ge=1,
+        description="How many a key may ask in a minute in the long run, and at once after a pause; one more is 429.",
+    )
+    drain_seconds: int = Field(
+        default=10, ge=0, description="How long requests under way may go on after SIGTERM. In seconds."
+    )
+    hosts: tuple[str, ...] = Field(
+        default=(),
+        description=(
+            "The names and addresses by which the server is reached, beside loopback and `--host`; another "
+            "`Host` is 421."
+        ),
+    )
+    origins: tuple[str, ...] = Field(
+        default=(), description="Web pages that may ask the server from a browser; of others it is 403."
+    )
+    jwt_keys: str | None = Field(
+        default=None,
+        description=(
+            "The JSON Web Key Set of an identity provider, whose tokens are taken beside the server's own keys."
+        ),
+    )
+    jwt_issuer: str | None = Field(default=None, description="The `iss` that its tokens must have.")
+    jwt_audience: str | None = Field(default=None, description="The `aud` that its tokens must have.")
+    jwt_user_claim: str = Field(default="sub", min_length=1, description="The claim that names the user.")
 
     @model_validator(mode="after")
     def _check_tokens(self) -> Self:

@@ -83,55 +83,190 @@ class Settings(BaseSettings):
         hide_input_in_errors=True,
     )
 
-    config: Path | None = None  # the file that was read; None for none
-    home: Path = Field(default_factory=default_home)
-    graph_url: Secret | None = Field(default=None, repr=False)  # URLs may hold passwords
-    log_url: Secret | None = Field(default=None, repr=False)
-    session_url: Secret | None = Field(default=None, repr=False)
-    log_password_file: Path | None = None  # its first line is the password of that URL
-    graph_password_file: Path | None = None
-    session_password_file: Path | None = None
-    graph_vectors: bool = False  # vectors on Neo4j's nodes, too, for people who search in Cypher
-    embedder: str = "auto"
-    llm: Secret = Field(default="none", repr=False)  # a command line may hold a secret
-    extraction_llm: Secret | None = Field(default=None, repr=False)  # None for `llm`, as for the next three
-    verdict_llm: Secret | None = Field(default=None, repr=False)
-    recall_llm: Secret | None = Field(default=None, repr=False)
-    synopsis_llm: Secret | None = Field(default=None, repr=False)
-    llm_base_url: Secret | None = Field(default=None, repr=False)
-    llm_concurrency: int = Field(default=4, ge=1, le=64)
-    llm_profile: Literal["auto", "full", "small"] = "auto"  # how much a model reads at a time
-    llm_context: int | None = Field(default=None, ge=2_048)  # tokens
-    log_model_errors: bool = False  # log what a failing model says, which may repeat a user's words
-    max_calls: int | None = Field(default=None, ge=0)  # of language models in one run, as are the next two
-    max_tokens: int | None = Field(default=None, ge=0)
-    max_cost: float | None = Field(default=None, ge=0)  # dollars
-    reranker: str = "none"
-    audit_level: AuditLevel = "writes"
-    audit_days: int = Field(default=365, ge=1)
-    recall_profile: RecallProfile = "default"
+    config: Path | None = Field(
+        default=None,
+        description="The configuration file. When settings are read, the file that was read; `None` for none.",
+    )
+    home: Path = Field(
+        default_factory=default_home,
+        description="Where the store, local models and the agents' pages are, as far as nothing else is said below.",
+    )
+    graph_url: Secret | None = Field(
+        default=None, repr=False, description="The graph. Log and graph are both servers or both embedded."
+    )
+    log_url: Secret | None = Field(
+        default=None, repr=False, description="The log, which is the truth. Not set: `memory.db` in `home`."
+    )
+    session_url: Secret | None = Field(
+        default=None, repr=False, description="The session's short-lived values. Not set: `session.db` in `home`."
+    )
+    log_password_file: Path | None = Field(default=None, description="Its first line is the password of `log_url`.")
+    graph_password_file: Path | None = Field(default=None, description="The same for `graph_url`.")
+    session_password_file: Path | None = Field(default=None, description="The same for `session_url`.")
+    graph_vectors: bool = Field(
+        default=False,
+        description="Keep vectors on Neo4j's nodes, too, for people who search in Cypher: vectors in the graph.",
+    )
+    embedder: str = Field(
+        default="auto",
+        description=(
+            "What turns text into vectors. `auto` is the local model where it is installed, else `hash`, "
+            "which knows words only; it never sends text away. A store keeps the one it began with: `agentmem "
+            "admin rebuild --embedder`."
+        ),
+    )
+    llm: Secret = Field(
+        default="none", repr=False, description="The model for every purpose that names none of its own."
+    )
+    extraction_llm: Secret | None = Field(
+        default=None, repr=False, description="The one that reads turns. Not set: `llm`, as in the next three."
+    )
+    verdict_llm: Secret | None = Field(default=None, repr=False, description="The one that judges contradictions.")
+    recall_llm: Secret | None = Field(
+        default=None, repr=False, description="The one that techniques and the reranker `llm:` ask."
+    )
+    synopsis_llm: Secret | None = Field(default=None, repr=False, description="The one that words the synopsis.")
+    llm_base_url: Secret | None = Field(
+        default=None,
+        repr=False,
+        description="Where models are asked instead of at the vendor or the default address of the server.",
+    )
+    llm_concurrency: int = Field(default=4, ge=1, le=64, description="How many are under way at a time.")
+    llm_profile: Literal["auto", "full", "small"] = Field(
+        default="auto",
+        description=(
+            "How a model reads turns: `small` is two turns and six fields a call, within 4,096 tokens. `auto` "
+            "is `small` up to an `llm_context` of 8,192."
+        ),
+    )
+    llm_context: int | None = Field(
+        default=None,
+        ge=2_048,
+        description="What the model reads at a time, prompt and reply together, where you know it.",
+    )
+    log_model_errors: bool = Field(
+        default=False,
+        description=(
+            "For debugging: log what a failing model service or program says, as the event "
+            "`model_error_text`. It may repeat the user's words and keys, so they are then in your logs."
+        ),
+    )
+    max_calls: int | None = Field(
+        default=None,
+        ge=0,
+        description="Calls of language models in one run of a job. Not set: no bound, as in the next two.",
+    )
+    max_tokens: int | None = Field(default=None, ge=0, description="Tokens in one run, in and out.")
+    max_cost: float | None = Field(default=None, ge=0, description="Dollars in one run.")
+    reranker: str = Field(default="none", description="A second look at the best turns: rerankers.")
+    audit_level: AuditLevel = Field(
+        default="writes",
+        description=(
+            "What leaves a row: nothing; what is written; what is recalled, too; all of it with its content. "
+            "See queries for auditors."
+        ),
+    )
+    audit_days: int = Field(default=365, ge=1, description="How long rows are kept. In days.")
+    recall_profile: RecallProfile = Field(
+        default="default",
+        description=(
+            "`best` keeps vectors of word pieces and looks at the best turns again with them, and adds .1 to "
+            "the turns of a conversation with good matches: mostly better, larger and slower (figures)."
+        ),
+    )
     recall: dict[str, dict[str, Any]] = Field(default_factory=dict)
-    clock: Clock | None = Field(default=None, exclude=True, repr=False)
-    seed: int | str | None = None
-    time_zone: str = ""  # of the users, as Europe/Oslo; "" for that of each turn
-    date_order: DateOrder = ""  # of 05/07/2026; "" for the language of the text
-    threads: int = Field(default=2, ge=1, le=64)  # texts that a local model reads side by side
-    vector_cache_mb: int = Field(default=512, ge=1)
-    models: Path | None = None
-    base_url: Secret | None = Field(default=None, repr=False)
-    dimensions: int | None = Field(default=None, ge=1, le=20_000)
-    model_timeout: float = Field(default=60.0, gt=0)  # of embedders
-    llm_timeout: float = Field(default=120.0, gt=0)
-    working_turns: int = Field(default=50, ge=1)
-    working_ttl: float = Field(default=3600.0, gt=0)
-    working_mb: float = Field(default=10.0, gt=0, allow_inf_nan=False)  # of a user's context values and thoughts
-    background: bool | None = None  # run the jobs of served users beside; None: in `serve` and `mcp` alone
-    current_md: bool = False  # keep a readable page of the session under the home's agents/<agent>/
-    catch_up_ms: float = Field(default=250.0, ge=0)
-    recall_rate: float | None = Field(default=None, ge=0)  # a second and user; 0 is no limit, None 50 on servers
-    recall_burst: int = Field(default=100, ge=1)
-    vault: Path | None = None  # a folder of Markdown notes, one for each memory that is kept for long
-    slots: dict[str, Slot] = Field(default_factory=dict)  # of beliefs, beside the built-in ones
+    clock: Clock | None = Field(
+        default=None, exclude=True, repr=False, description="What says how late it is. Not set: the system."
+    )
+    seed: int | str | None = Field(
+        default=None,
+        description=(
+            "Ids are made from it, so that two runs give the same; recall has no deadlines then. Not set: random ids."
+        ),
+    )
+    time_zone: str = Field(
+        default="", description="Where all users are: when their days begin. Empty: by the turn, see time."
+    )
+    date_order: DateOrder = Field(
+        default="",
+        description=(
+            "How 05/07/2026 is read. Empty: by the language of the text, and in English, where both are "
+            "usual, not at all: it stays words."
+        ),
+    )
+    threads: int = Field(default=2, ge=1, le=64, description="How many a local model reads side by side.")
+    vector_cache_mb: int = Field(
+        default=512,
+        ge=1,
+        description="Vectors of the users seen last that are kept in the process, for each embedder. In megabytes.",
+    )
+    models: Path | None = Field(
+        default=None, description="Where local weights and what is built from them are. Not set: `models` in `home`."
+    )
+    base_url: Secret | None = Field(
+        default=None, repr=False, description="Where a remote embedder is asked, when it is not the vendor."
+    )
+    dimensions: int | None = Field(
+        default=None,
+        ge=1,
+        le=20_000,
+        description="Length of the vectors, where the model leaves a choice. Not set: the model's own.",
+    )
+    model_timeout: float = Field(default=60.0, gt=0, description="For one request of an embedder. In seconds.")
+    llm_timeout: float = Field(default=120.0, gt=0, description="For one request of a language model. In seconds.")
+    working_turns: int = Field(default=50, ge=1, description="The window of working memory.")
+    working_ttl: float = Field(
+        default=3600.0,
+        gt=0,
+        description=(
+            "How long context values and thoughts last once written, and outputs of tools while their user is "
+            "silent. In seconds."
+        ),
+    )
+    working_mb: float = Field(
+        default=10.0,
+        gt=0,
+        allow_inf_nan=False,
+        description=(
+            "What the context values and thoughts of a user take at most; those written longest ago go first. "
+            "In megabytes."
+        ),
+    )
+    background: bool | None = Field(
+        default=None,
+        description=(
+            "Run the jobs of the users who store turns here, beside the program. Not set: in `agentmem serve` "
+            "and `agentmem mcp` alone."
+        ),
+    )
+    current_md: bool = Field(
+        default=False,
+        description="Keep a readable page of the session under `agents/<agent>/` in `home`: working memory.",
+    )
+    catch_up_ms: float = Field(
+        default=250.0,
+        ge=0,
+        description=(
+            "How long a recall waits for what its own user has just written to reach vectors and graph. In "
+            "milliseconds."
+        ),
+    )
+    recall_rate: float | None = Field(
+        default=None,
+        ge=0,
+        description=(
+            "Recalls a second that a user may ask for in the long run; 0 for any number. Not set: 50 where "
+            "the log is a server, else any number."
+        ),
+    )
+    recall_burst: int = Field(default=100, ge=1, description="How many may come at once before that holds.")
+    vault: Path | None = Field(
+        default=None,
+        description="Where each fact that is kept for long gets a Markdown note: curation. Not set: no notes.",
+    )
+    slots: dict[str, Slot] = Field(
+        default_factory=dict, description="Slots of beliefs beside the built-in ones: beliefs."
+    )
     decay: DecayOptions = DecayOptions()
     promotion: PromotionOptions = PromotionOptions()
     clusters: ClusterOptions = ClusterOptions()

@@ -254,6 +254,13 @@ def test_defaults_and_bounds_are_those_of_the_code() -> None:
         assert said == bounds(field) if bounds(field) else not BOUNDED.match(said), (row, bounds(field))
 
 
+def test_every_setting_is_described_and_the_page_says_the_same() -> None:
+    said = {row.name.strip("`"): re.sub(r"\[([^\]]+)\]\([^)]*\)", r"\1", row.does) for row in ROWS}
+    described = {name: field.description for name, field in FIELDS.items()}
+    described["recall.ranking.by_time"] = said["recall.ranking.by_time"]  # the page adds where to read on
+    assert said == described
+
+
 @pytest.mark.parametrize(
     "name,default,stated",
     [
