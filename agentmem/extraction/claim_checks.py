@@ -165,7 +165,7 @@ class ClaimChecks:
 
 
 def _goes_on(view: ClaimView, reading: SlotClaim) -> bool:
-    """Whether a value stands in the same list as what was read: "I speak Polish, Czech and a little Slovak"."""
+    """Whether a value is in the same list as what was read: "I speak Polish, Czech and a little Slovak"."""
     between = view.text[reading.span[1] : view.focus[0]]
     return 0 < len(between) <= MAX_LIST_CHARS and not view.has_cue(between, "first", "third") and "." not in between
 

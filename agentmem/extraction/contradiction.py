@@ -172,7 +172,7 @@ def _list_cues(name: str) -> tuple[str, ...]:
 
 @dataclass(frozen=True, slots=True)
 class ContradictionVerdict:
-    """What became of a pair. `wrong`: the known fact was never right."""
+    """The result for a pair. `wrong`: the known fact was never right."""
 
     label: VerdictLabel
     is_correction: bool = False
@@ -190,7 +190,7 @@ class _VerdictItem(BaseModel):
 class _VerdictReply(BaseModel):
     model_config = ConfigDict(extra="ignore")
 
-    # The model is told what an item looks like; here each is read for itself.
+    # The prompt describes an item; here each is read separately.
     verdicts: Annotated[list[Any], WithJsonSchema({"type": "array", "items": _VerdictItem.model_json_schema()})]
 
 

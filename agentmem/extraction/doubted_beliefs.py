@@ -20,7 +20,7 @@ Place = tuple[str, str]
 
 @dataclass(frozen=True, slots=True)
 class ChangingTurn:
-    """A turn of the user with the sentences that tell of a change."""
+    """A turn of the user with the sentences that state a change."""
 
     id: str
     said_at: datetime

@@ -63,7 +63,7 @@ class EntityResolver:
         return found.id
 
     def resolve(self, name: str) -> str | None:
-        """The id of the entity that a name means; None for a name that nobody gave an entity."""
+        """The id of the entity that a name means; None for an unknown name."""
         wanted = slugify(name)
         if wanted in self._resolved_ids:
             return self._resolved_ids[wanted]

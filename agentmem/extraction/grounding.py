@@ -51,7 +51,7 @@ _FIRST_WORD_END = re.compile(r"['’]s\b|\s")
 
 
 def turn_time(turn: Turn) -> datetime | None:
-    """When a turn was said, as far as is known."""
+    """When a turn was said, if known."""
     return turn.timestamp or turn.recorded_at
 
 
@@ -84,7 +84,7 @@ class GroundingContext:
         return overlaps_any(span, self._get_or_compute(("own", turn.id), lambda: recalled_lines(self.text_of(turn))))
 
     def has_prompt_injection(self, turn: Turn) -> bool:
-        """Whether a turn speaks to whoever reads it for memory, as in "ignore your instructions"."""
+        """Whether a turn addresses the reader of the memory, as in "ignore your instructions"."""
         return self._get_or_compute(
             ("orders", turn.id), lambda: _PROMPT_INJECTION.search(self.text_of(turn)) is not None
         )
@@ -142,11 +142,11 @@ class GroundingContext:
         return text
 
     def ungrounded_numbers(self, text: str, turn: Turn) -> set[str]:
-        """The numbers of a text that nobody said."""
+        """The numbers of a text that were not said."""
         return claimed_numbers(self.strip_stated_dates(text, turn)) - self.input_numbers
 
     def ungrounded_names(self, text: str) -> list[str]:
-        """The names in a text that nobody named."""
+        """The names in a text that were not said."""
         return [name for name in claimed_names(text) if not self.is_known_name(name)]
 
     @cached_property
@@ -183,7 +183,7 @@ class GroundingContext:
 
 
 def order_reason(turn: Turn, grounding: GroundingContext) -> str:
-    """Why a person should look at what a turn says before it changes anything; "" when nobody need."""
+    """Why a person should review a turn before it changes anything; "" when no review is needed."""
     return "order: the turn speaks to whoever reads it for memory" if grounding.has_prompt_injection(turn) else ""
 
 

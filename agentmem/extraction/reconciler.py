@@ -125,7 +125,7 @@ class _ChangeBuilder:
         self.new_id = self.context.engine.ids.new_id
         # by the hash of a claim: the first for sure, then other turns'
         self.drafts_by_claim: dict[str, list[FactDraft]] = {}
-        self.fact_ids: dict[str, str] = {}  # what became of a draft, by its name
+        self.fact_ids: dict[str, str] = {}  # the result of a draft, by its name
         self._expect_unchanged(self.turns.values())
 
     # -- names

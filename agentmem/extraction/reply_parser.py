@@ -357,7 +357,7 @@ class _ReplyParser:
             )
 
     def _parse_aliases(self, item: EntityItem) -> Iterator[str]:
-        """Aliases whose every word was said, and that are the name of nobody else."""
+        """Aliases whose every word was said, and that are not names of others."""
         others = {
             slugify(name)
             for entity in self.grounding.window.known_entities
@@ -472,7 +472,7 @@ def _write_claim(draft: FactDraft) -> str:
         noun=_find_noun(draft),
     )
     sentence = write_sentence(claim, "The user" if draft.subject == USER_SUBJECT else draft.subject)
-    return f"{sentence}, perhaps" if draft.certainty == "uncertain" else sentence  # a guess is told as one
+    return f"{sentence}, perhaps" if draft.certainty == "uncertain" else sentence  # a guess is marked as one
 
 
 def _join_instructions(drafts: Iterable[FactDraft]) -> Iterator[FactDraft]:

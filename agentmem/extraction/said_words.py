@@ -16,11 +16,11 @@ from agentmem.text.tokenizer import tokenize
 
 LANGUAGES = ("english", "german", "spanish", "french", "portuguese")
 MIN_WORDS_FOR_SLIPS = 5  # of a quote in which a slip is overlooked
-MIN_QUOTE_RATIO = 0.8  # words of such a quote that stand in the turn, in their order
+MIN_QUOTE_RATIO = 0.8  # words of such a quote that are in the turn, in their order
 MAX_ALIGNED_WORDS = 600  # of a turn in which a quote with slips is sought: the search is quadratic
 MAX_CACHED_WORDS = 20_000
 MIN_VOTE_RATIO = 0.34  # function words of a language against those of the language that has most
-LANGUAGE_GROUPS = 7  # groups of translations that name a language; they stand first
+LANGUAGE_GROUPS = 7  # groups of translations that name a language; they come first
 
 # Scripts without spaces between words: each character counts as a word.
 _UNSPACED = "\u0e00-\u0eff\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff"

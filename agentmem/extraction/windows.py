@@ -64,7 +64,7 @@ def split_into_windows(
     """Consecutive turns of one conversation in windows of at most `max_turns` turns and `max_tokens` tokens, in their
     order.
 
-    Every turn is in exactly one window. A turn of more tokens stands alone. No turns give no windows.
+    Every turn is in exactly one window. A longer turn is a window by itself. No turns give no windows.
     """
     windows: list[list[Turn]] = []
     size = 0

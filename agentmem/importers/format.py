@@ -21,10 +21,10 @@ Parser = Callable[[Any, SourceLocation], Iterator[ImportItem]]
 
 @dataclass(frozen=True)
 class Format:
-    """How files of one program are told from others and read. A module has its own as `FORMAT`.
+    """How to detect and read files of one program. A module has its own as `FORMAT`.
 
-    `title` is what messages call it. `is_strict` says that a mistake stops the import, because the file was written
-    for it; of other files, what cannot be read is left out and reported. Formats with a lower `rank` are asked first.
+    `title` is its name in messages. `is_strict` means that a mistake stops the import, because the file was written for
+    it; in other files, unreadable items are left out and reported. Formats with a lower `rank` are asked first.
     """
 
     name: str

@@ -142,10 +142,10 @@ class Importer:
     async def import_files(
         self, memory: ImportTarget, paths: Sequence[Path], progress: ProgressCallback
     ) -> ImportReport:
-        """Store all files in their order, and wait until what they hold can be found.
+        """Store all files in their order, and wait until their content can be found.
 
-        A folder or an archive stands for the files in it that have a known format. Raises InvalidRecord naming file,
-        line and field before anything of any file is stored.
+        A folder or an archive means its files of a known format. Raises InvalidRecord naming file, line and field
+        before anything of any file is stored.
         """
         watch = Stopwatch(memory.engine.clock)
         day_first, reviewed = memory.engine.settings.day_first, list[_Reviewed]()
@@ -221,7 +221,7 @@ class Importer:
         """The items of a file that come in, turns marked so that what is taken from them is trusted a little less."""
 
         def on_error(error: InvalidRecord) -> None:
-            if not quiet:  # the first reading tells it
+            if not quiet:  # the first reading sets it
                 self._handle_error(error, is_strict=chosen.is_strict)
 
         for item in _read_items(source, chosen, on_error):

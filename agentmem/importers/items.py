@@ -7,7 +7,7 @@ from datetime import datetime
 
 from agentmem.core.input_fields import TurnInput
 
-MAX_REASONS = 100  # kinds of reasons that a report tells apart
+MAX_REASONS = 100  # kinds of reasons in a report
 
 
 @dataclass(frozen=True, slots=True)

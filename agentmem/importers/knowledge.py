@@ -19,7 +19,7 @@ SOURCE = "import"
 
 
 class ImportTarget(Protocol):
-    """What an import needs of the memory that it stores into: an `AsyncAgentMemory`, which stands in a layer above."""
+    """What an import needs of the memory that it stores into: an `AsyncAgentMemory`, from a higher layer."""
 
     scope: Scope
 

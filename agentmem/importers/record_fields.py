@@ -29,6 +29,6 @@ def find_identifier(record: Mapping[str, Any], names: tuple[str, ...], location:
 
 
 def list_texts(value: object) -> tuple[str, ...]:
-    """The texts of a list, or the one text that stands in its place; nothing of anything else."""
+    """The texts of a list, or the one text in its place; nothing of anything else."""
     given = [value] if isinstance(value, str) else value if isinstance(value, list) else []
     return tuple(dict.fromkeys(each.strip() for each in given if isinstance(each, str) and has_visible(each)))

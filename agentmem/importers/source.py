@@ -58,7 +58,7 @@ class SourceFile:
 
     @cached_property
     def layout(self) -> Layout:
-        """One JSON document, JSON Lines, or text that is no JSON."""
+        """One JSON document, JSON Lines, or other text."""
         with self.open_utf8() as file:
             first, more = _read_first_value_line(file)
         if not first:
@@ -161,7 +161,7 @@ class SourceFile:
     def _find_records(
         self, value: Any, paths: tuple[str, ...], place: SourceLocation
     ) -> list[tuple[Any, SourceLocation]]:
-        """What stands at the paths; a line without them is a record by itself."""
+        """The values at the paths; a line without them is a record by itself."""
         return list(_find_all(value, paths, place)) or ([(value, place)] if self.layout == "lines" else [])
 
     def _stream_document(self, paths: tuple[str, ...]) -> Iterator[tuple[Any, SourceLocation]]:
@@ -394,4 +394,4 @@ def _parse_json(raw: bytes, place: SourceLocation, on_error: ErrorHandler) -> It
 
 
 def _refuse_constant(constant: str) -> NoReturn:
-    raise ValueError(f"{constant} is no JSON number")
+    raise ValueError(f"{constant} is not a JSON number")

@@ -136,7 +136,7 @@ async def _count_store(engine: Engine, state: _StoreState) -> None:
     watch = Stopwatch(engine.clock)
     state.sizes = None
     try:
-        # ScopeError for an agent's login on Postgres, which reads no other users: the worker's tells of all
+        # ScopeError for an agent's login on Postgres, which reads no other users: the worker's shows all
         state.sizes = await engine.log.stats(_OPERATOR)
     finally:
         state.sizes_serve_seconds = max(MIN_COUNT_SECONDS, watch.milliseconds() / 1000 / COUNT_SHARE)

@@ -199,7 +199,7 @@ async def run_job_for_user(engine: Engine, job: Job, scope: Scope, options: JobO
         own = {*report.operation_ids}
         since = await engine.log.changes(scope, head, len(own) + 1) if own else []
         if since and own >= {entry.operation_id for entry in since}:
-            head = since[-1].seq  # nobody wrote but the job itself: it need not look at that again
+            head = since[-1].seq  # only the job itself wrote: it need not read that again
         await _write_state(engine, job, scope, report, head)
     return report
 
@@ -292,7 +292,7 @@ async def _run_for_user(engine: Engine, job: Job, scope: Scope, options: JobOpti
 
 
 async def _write_state(engine: Engine, job: Job, scope: Scope, report: JobReport, head: int) -> None:
-    """Where the job stands now. Who is not done goes to the end of the queue."""
+    """Store the state of the job. Unfinished users go to the end of the queue."""
     now = engine.clock.now()
     done = not report.pending and not report.stop_reason
     before = await engine.job_queue.state(job.name, scope)
@@ -361,7 +361,7 @@ async def _write_report(engine: Engine, report: RunReport) -> None:
 
 
 def _log_report(report: RunReport) -> None:
-    """Tell what a run did; one that did nothing is told to those who watch closely."""
+    """Log what a run did; a run that did nothing at a lower level."""
     counts = {name: number for name, number in report.counts.items() if number}
     is_idle = not (counts or report.failed or report.calls or report.stop_reason)
     log_event(

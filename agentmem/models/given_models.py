@@ -79,7 +79,7 @@ class FunctionLLM(_FunctionModel):
             system = f"{system}\n\n{_SCHEMA_PROMPT}\n{json.dumps(dict(request.schema))}".lstrip()
         text = await self._function(system, request.content)
         if not isinstance(text, str) or not text.strip():
-            raise InvalidModelOutput(f"{self.identity}: {request.purpose}: the reply is no text, or empty")
+            raise InvalidModelOutput(f"{self.identity}: {request.purpose}: the reply is not text, or empty")
         read, written = estimate_tokens(system + request.content), estimate_tokens(text)
         return LLMReply(text, read, 0, written, self.identity)
 

@@ -113,7 +113,7 @@ class ModelFolder:
         if graph is None:
             return False
         with graph.open("rb") as file:
-            # A graph's outputs stand behind its weights.
+            # A graph's outputs follow its weights.
             file.seek(max(0, graph.stat().st_size - _TAIL_BYTES))
             tail = file.read()
         return (self.dimensions or 0) >= _MIN_TOKEN_DIMENSIONS and any(name in tail for name in _TOKEN_OUTPUTS)

@@ -112,10 +112,10 @@ class TokenEmbedder(Protocol):
 
 
 class SyncEmbedder(ABC):
-    """An embedder that is no model: it reckons its vectors in microseconds and neither waits for anything nor loads.
+    """An embedder without a model: it computes vectors in microseconds and neither waits nor loads.
 
-    So the log may have them in its own transaction, where a model must never be called. No protocol, because nobody
-    may promise that by a method's name alone.
+    So the log may compute them in its own transaction, where a model must never be called. Not a protocol, because a
+    method's name alone cannot promise that.
     """
 
     @abstractmethod

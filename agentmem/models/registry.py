@@ -104,7 +104,7 @@ def _open_local_llm(server: str, model: str, options: LLMOptions) -> LLM:
 
 
 def resolve_auto(options: EmbedderOptions) -> str:
-    """The spec that `auto` stands for on this machine; looks at files only, imports no runtime and asks no network."""
+    """The spec that `auto` means on this machine; looks at files only, imports no runtime and uses no network."""
     from agentmem.models.providers import local
 
     return _LOCAL_SPEC if local.is_ready(options) else _LEXICAL_SPEC

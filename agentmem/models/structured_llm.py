@@ -26,7 +26,7 @@ _SUPPORTED_FORMATS = {"date", "date-time", "duration", "email", "hostname", "ipv
 _DROPPED_KEYS = {"$defs", "additionalProperties", "default", "discriminator", "examples", "required", "title"}
 _BOUNDS = {"maxItems", "maxLength"}
 MAX_SENT_BOUND = 1_000
-"""Larger bounds are told in words: servers that make a grammar of a schema refuse some."""
+"""Larger bounds are given in words: servers that make a grammar of a schema refuse some."""
 
 _NO_CHOICES: Mapping[str, Sequence[str]] = MappingProxyType({})
 _Defs = Mapping[str, Any]
@@ -39,7 +39,7 @@ MAX_QUOTED_CHARS = 80
 MAX_REPAIR_CHARS = 2_000
 """Characters of an unusable reply that the model is shown again."""
 
-_MAX_LISTED_ERRORS = 3  # faults that the model is told of
+_MAX_LISTED_ERRORS = 3  # faults that the model gets back
 _MAX_ERRORS_TO_DESCRIBE = 1_000  # faults after which listing them takes longer than they are worth
 
 _REPAIR_PROMPT = """
@@ -337,7 +337,7 @@ class StructuredLLM:
                 self._budget.undo_call(purpose)
                 raise
             except InvalidModelOutput:
-                # It is charged for, but nobody says how much: at most this.
+                # It is charged for, but the amount is unknown: at most this.
                 most = estimate_tokens(request.system + request.content)
                 self._budget.charge(purpose, identity, LLMReply("", most, 0, request.max_tokens, identity))
                 raise

@@ -92,7 +92,7 @@ async def test_a_function_is_asked_with_the_schema() -> None:
     assert llm is not None
     assert silent is not None
     assert '{"type": "object"}' in (await llm.complete(ASK)).text
-    with pytest.raises(InvalidModelOutput, match="no text, or empty"):
+    with pytest.raises(InvalidModelOutput, match="not text, or empty"):
         await silent.complete(ASK)
 
 

@@ -119,7 +119,7 @@ def test_gemini_reads_each_day_in_its_order(tmp_path: Path) -> None:
         ("assistant", "Salt & wind."),
         ("user", "Hello"),
     ]
-    assert left == {"activity that is no prompt": 1}
+    assert left == {"activity that is not a prompt": 1}
     assert len({item["conversation_id"] for item in items}) == 2
     assert len({item["turn_id"] for item in items}) == 5
 

@@ -103,7 +103,7 @@ class _TurnExtractor:
         )
 
     def _find_sentence(self, claim: SlotClaim) -> str:
-        """The sentence in which a claim stands."""
+        """The sentence of a claim."""
         return next((each.text for each in reversed(self.sentences) if each.start <= claim.span[0]), "")
 
     def _extract_acquaintances(self, taken: set[str]) -> Iterator[FactDraft]:

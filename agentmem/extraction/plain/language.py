@@ -116,12 +116,12 @@ class Language:
 
     @cached_property
     def lead(self) -> re.Pattern[str]:
-        """What may stand before a clause."""
+        """What may precede a clause."""
         return re.compile(rf"(?:(?:{self._data['parts']['lead']})(?:[,!:]? +))*", re.IGNORECASE)
 
     @cached_property
     def separator(self) -> re.Pattern[str]:
-        """What stands between the values of a list."""
+        """The separator of the values of a list."""
         parts = self._data["parts"]
         article = rf"(?:{parts['articles']})?"
         return re.compile(rf",? (?:{parts['and']}) {article}|, ?{article}", re.IGNORECASE)

@@ -233,7 +233,7 @@ class PlainReader:
                 return
 
     def _fill(self, clause: _Clause, frame: PlainFrame, found: re.Match[str], turn: TurnText) -> Iterator[SlotClaim]:
-        """The values of a frame; none where one of them is no value."""
+        """The values of a frame; none where one of them is not a value."""
         language = clause.language
         key = found.groupdict().get("key")
         tense: Tense = "planned" if "planned" in frame.flags else "current"

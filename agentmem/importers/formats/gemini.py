@@ -72,7 +72,7 @@ def _read_activity(value: Any, location: SourceLocation) -> Iterator[ImportItem]
     answers = _list_mappings(activity, "safeHtmlItem")
     prompt = _PROMPTED.match(title)
     if prompt is None and not answers:
-        yield Omission("activity that is no prompt")
+        yield Omission("activity that is not a prompt")
         return
     marks = [f"[file {name}]" for name in _list_files(activity)]
     asked = "\n".join(piece for piece in (title[prompt.end() if prompt else 0 :], *marks) if piece.strip())

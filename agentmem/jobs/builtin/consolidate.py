@@ -183,11 +183,11 @@ def _build_review(user_id: str, fact: Fact, reason: StaleReason) -> Review:
 
 
 async def run(engine: Engine, scope: Scope, options: JobOptions) -> JobReport:
-    """Extract what the user's turns say that nobody extracted, oldest conversation first.
+    """Extract the user's unread turns, oldest conversation first.
 
-    Conversations of pleasantries alone cost no call and do not count among `options.limit`. A model that is away or a
-    budget that is spent ends the run, and what was not read waits. In the end facts whose premises fell are put to a
-    person. Raises ConfigError for a model that cannot be used.
+    Conversations of pleasantries alone cost no call and do not count toward `options.limit`. An unavailable model or a
+    spent budget ends the run, and unread turns wait. Finally, facts with fallen premises get a review. Raises
+    ConfigError for a model that cannot be used.
     """
     engine.check_open()
     watch = Stopwatch(engine.clock)
@@ -325,7 +325,7 @@ class _ConsolidateRun:
         return worth
 
     def _try_once_more(self, conversation: tuple[str, str]) -> None:
-        """Visit a conversation again: a machine that slept for longer than a lease lost it to nobody."""
+        """Visit a conversation again: a machine that slept for longer than a lease lost it without a new holder."""
         if conversation not in self.lost:
             self.lost.add(conversation)
             self.visited.pop(conversation, None)
@@ -453,7 +453,7 @@ class _ConsolidateRun:
 
 
 def _agent_of(turns: Sequence[Turn]) -> str | None:
-    """The one agent that speaks in these turns; None for nobody and for several."""
+    """The one agent that speaks in these turns; None for none and for several."""
     agents = {turn.agent_id for turn in turns if turn.agent_id}
     return agents.pop() if len(agents) == 1 else None
 

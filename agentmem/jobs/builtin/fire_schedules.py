@@ -39,9 +39,9 @@ class _ScheduleDelivery(LeasedRun):
     semaphore: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(MAX_CONCURRENT))
 
     async def run_all(self) -> None:
-        """Hand over what is due of this user, and note what was lost.
+        """Deliver the due schedules of this user, and note lost ones.
 
-        Counts `waiting` what nobody is there to take.
+        Counts schedules without a receiver as `waiting`.
         """
         keys = await self.engine.job_queue.due_records(NAME, self.engine.clock.now(), self.scope, BATCH_SIZE)
         found = await self.engine.log.read_records("Schedule", [name for _, name in keys], self.scope)
@@ -126,7 +126,7 @@ async def deliver(engine: Engine, schedule: Schedule) -> None:
 
 
 def build_payload(schedule: Schedule) -> dict[str, Any]:
-    """What whoever runs a schedule has to know, as JSON knows it."""
+    """What the receiver of a schedule needs, as JSON values."""
     fields = ("id", "name", "prompt", "source", "user_id", "channel", "agent_id", "cron", "timezone", "every_seconds")
     moments = {"due_at": schedule.running, "next_at": schedule.next_at, "created_at": schedule.created_at}
     return {

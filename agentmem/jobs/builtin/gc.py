@@ -1,4 +1,4 @@
-"""Short-lived facts that nobody needed are put away: archived, or erased where the settings say so.
+"""Unused short-lived facts are archived, or erased where the settings say so.
 
 Never those of importance .8 or more, and not while a goal is open in a conversation that they come from.
 """

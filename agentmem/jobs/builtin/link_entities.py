@@ -107,7 +107,7 @@ class _LinkEntitiesRun(LeasedRun):
         return {record.id for record in found}
 
     async def _merge(self, keep: Entity, other: Entity) -> bool:
-        """Make the older one of both; False where something stood against it."""
+        """Merge both into the older one; False on a conflict."""
         self.report.add_counts(merged=1)
         if self.report.dry_run:
             return True

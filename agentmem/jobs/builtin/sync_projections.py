@@ -137,7 +137,7 @@ class _SyncPass:
                 return
 
     async def run(self) -> None:
-        """Projection by projection, until nobody lags or nothing moves any more."""
+        """Projection by projection, until none lags or progresses any more."""
         await self.engine.adopt_recorded_embedder()
         if self.engine.graph_projection is not None:
             await self._sync_projection(self.engine.graph_projection)

@@ -16,7 +16,7 @@ from agentmem.text.tokenizer import estimate_tokens
 DEFAULT_MODEL = "claude-haiku-4-5"
 
 _THINKING_DISABLED_MODELS = ("claude-haiku-5-5",)
-"""Models that think unless told not to, and that can be told; their thoughts would use up `max_tokens`."""
+"""Models that think by default, but can be switched off; their thoughts would use up `max_tokens`."""
 
 _TRUNCATED_STOP_REASONS = ("max_tokens", "model_context_window_exceeded")
 

@@ -163,7 +163,7 @@ class _ProcessOutput(asyncio.SubprocessProtocol):
         self.stdout, self.stderr, self.stderr_bytes = bytearray(), bytearray(), 0
         self.is_closed = False
         self.exited = asyncio.Event()
-        self.finished = asyncio.Event()  # over, or so much was written that nobody needs the rest
+        self.finished = asyncio.Event()  # over, or the rest of a long output is not needed
 
     def write_stdin(self, transport: asyncio.SubprocessTransport, data: bytes) -> None:
         pipe = transport.get_pipe_transport(0)

@@ -215,7 +215,7 @@ def _iter_batches(texts: list[str]) -> Iterator[list[str]]:
 
 
 class CrossEncoder:
-    """A model in memory; thread-safe. Raises ConfigError for one that is no cross-encoder or that lacks a library."""
+    """A model in memory; thread-safe. Raises ConfigError for other model types or a missing library."""
 
     def __init__(self, folder: onnx.ModelFolder) -> None:
         self._name = f"local:{folder.path.name}"

@@ -49,7 +49,7 @@ _OPENAI_MODEL = re.compile(r"(gpt-|chatgpt-|o)\d")
 """Names of the vendor's own models. They take `max_completion_tokens`; other servers know `max_tokens`."""
 
 _REASONING_DISABLED_MODELS = ("gpt-5.6-luna", "gpt-6-luna")
-"""Models that think unless told not to, and that can be told; their thoughts would use up `max_tokens`."""
+"""Models that think by default, but can be switched off; their thoughts would use up `max_tokens`."""
 
 _SCHEMA_PROMPT = "Answer with one JSON object and nothing else. It must follow this JSON schema:"
 _SCHEMA_REMINDER = "Now answer with the JSON object alone; its first character is {"
