@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Annotated, Any, TypedDict, Unpack
@@ -25,8 +25,6 @@ LINK_FIELDS = ("parent_id", "blocked_by")
 FINAL_STATUSES = ("completed", "abandoned")
 STATUSES = ("active", "blocked", *FINAL_STATUSES)
 MAX_DEPTH = 10  # levels of sub-goals in one answer
-
-BuildChange = Callable[[WriteAttempt], Awaitable[Change | None]]
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Annotated, Any
@@ -26,7 +26,6 @@ CRON_FORMAT_HELP = "minute hour day month weekday, such as '0 9 * * 1-5' for nin
 CLAIM_TIMEOUT = timedelta(seconds=60)  # a run that is not reported as done by then is lost
 MAX_INTERVAL = timedelta(days=3660)
 
-BuildChange = Callable[[WriteAttempt], Awaitable[Change | None]]
 DueCallback = Callable[[Schedule], object]
 ScheduleList = list[Schedule]  # in the class below `list` is a verb
 
