@@ -99,4 +99,4 @@ def test_a_deadline_may_be_said_in_words(cli: Any, words: str, due: str) -> None
 def test_a_deadline_that_is_none_is_refused(cli: Any) -> None:
     result = cli.run("goals", "add", "Call the bank", "--deadline", "whenever")
     assert result.exit_code == 2
-    assert "'whenever' is no date or time" in result.stderr
+    assert "'whenever' is not a time such as" in result.stderr
