@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from datetime import UTC, datetime
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from agentmem.core.changes import AuditEntry, Change, JournalEntry
@@ -57,28 +58,22 @@ class PostgresLog(SqlLog[PostgresDatabase]):
         """See LogStore."""
         if not changes:
             return []
-        work = PostgresWrite(changes, audit, fence, self._clock, self._hook, self._policy)
-        work.prepare()
         inline = PostgresInlineVectorWriter(self.database, vectors)
+        work = PostgresWrite(changes, audit, fence, self._clock, self._hook, self._policy, inline)
+        work.prepare()
+        commit = partial(self.database.commit, work.user_id, work.apply, timeout_seconds=10 + len(changes) / 50)
         try:
-            entries = await self._append(work, inline)
+            entries = await commit()
         except AgentMemError as error:
             if not inline.should_retry_without_vectors(error):
                 raise
             # nothing was committed; they follow
-            entries = await self._append(work, PostgresInlineVectorWriter(self.database, None))
+            work.vectors = PostgresInlineVectorWriter(self.database, None)
+            entries = await commit()
         else:
             await inline.on_committed()
         self._hook("committed")
         return entries
-
-    async def _append(self, work: PostgresWrite, vectors: PostgresInlineVectorWriter) -> list[JournalEntry]:
-        async def write(db: PostgresConnection) -> list[JournalEntry]:
-            entries = await vectors.write(db, work.apply)
-            self._hook("vectors")
-            return entries
-
-        return await self.database.commit(work.user_id, write, timeout_seconds=10 + len(work.changes) / 50)
 
     async def erase(
         self,

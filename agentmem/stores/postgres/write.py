@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Sequence
 from itertools import chain
 from typing import TYPE_CHECKING, Any
 
@@ -147,17 +147,13 @@ class PostgresInlineVectorWriter:
         self._new_entries: list[JournalEntry] = []
         self._cursor: AsyncCursor[Any] | None = None
 
-    async def write(
-        self, db: PostgresConnection, work: Callable[[PostgresConnection], Awaitable[list[JournalEntry]]]
-    ) -> list[JournalEntry]:
-        """Do a write and send its vectors after it, last of all. The transaction may run again."""
+    async def write(self, db: PostgresConnection, entries: Sequence[JournalEntry]) -> None:
+        """Send the vectors of what was just written, last of all. The transaction may run again."""
         self._cursor = None
-        entries = await work(db)
         self._new_entries = list({entry.seq: entry for entry in entries if not entry.already_applied}.values())
         values = self._build_values()
         if values is not None and self._index is not None:
             self._cursor = await self._index.write_small_batch(db, values)
-        return entries
 
     def _build_values(self) -> dict[str, Any] | None:
         """What `put` is given; None where there is nothing to put at once."""

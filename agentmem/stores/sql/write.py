@@ -15,7 +15,6 @@ from agentmem.errors import Conflict, InvalidRecord
 from agentmem.stores import due_updates, raw_import
 from agentmem.stores.admin import JournalCounters
 from agentmem.stores.codec import NO_FEATURES, build_column_row
-from agentmem.stores.due_updates import DEFAULT_POLICY
 from agentmem.stores.sql import audit, journal, terms
 from agentmem.stores.sql.connection import Keys, Row, SqlConnection
 from agentmem.stores.sql.jobs import set_due_dates
@@ -66,6 +65,14 @@ class RowWriter(Protocol):
         ...
 
 
+class VectorWriter(Protocol):
+    """Writes the vectors of what was just written, in the same transaction."""
+
+    async def write(self, db: Any, entries: Sequence[JournalEntry]) -> None:
+        """Write the vectors of entries that were not applied before; nothing where they follow."""
+        ...
+
+
 class SqlWrite(ABC):
     """The work of one `append`: `prepare` before the user's lock is taken, `apply` inside the transaction.
 
@@ -81,9 +88,11 @@ class SqlWrite(ABC):
         fence: int | None,
         clock: Clock,
         hook: Callable[[str], None],
-        policy: LifecyclePolicy = DEFAULT_POLICY,
+        policy: LifecyclePolicy,
+        vectors: VectorWriter,
     ) -> None:
         self.changes = changes
+        self.vectors = vectors
         self.user_id = changes[0].scope.user_id
         self._audit = audit
         self._fence = fence
@@ -106,7 +115,14 @@ class SqlWrite(ABC):
                     self._text_features[id(record)] = extract_features_and_terms(text)
 
     async def apply(self, db: Any) -> list[JournalEntry]:
-        """Do the write, step by step, the journal before what is made from it."""
+        """Do the write, vectors last."""
+        entries = await self._write_changes(db)
+        await self.vectors.write(db, entries)
+        self._hook("vectors")
+        return entries
+
+    async def _write_changes(self, db: Any) -> list[JournalEntry]:
+        """Write step by step, the journal before what is made from it."""
         locked = await self._lock_and_read(db)
         applied = check_idempotency(
             self._request_hashes, ((name, seq, mark) for name, seq, mark in locked.applied_rows)

@@ -29,26 +29,8 @@ from agentmem.stores.sqlite.file_guard import FileGuard
 FILE_MODE = 0o600
 FOLDER_MODE = 0o700
 NETWORK_FILE_SYSTEMS = frozenset(
-    {
-        "9p",
-        "afs",
-        "beegfs",
-        "ceph",
-        "cifs",
-        "davfs",
-        "fuse.glusterfs",
-        "fuse.rclone",
-        "fuse.s3fs",
-        "fuse.sshfs",
-        "glusterfs",
-        "gpfs",
-        "lustre",
-        "ncpfs",
-        "nfs",
-        "nfs4",
-        "smb3",
-        "smbfs",
-    }
+    "9p afs beegfs ceph cifs davfs fuse.glusterfs fuse.rclone fuse.s3fs fuse.sshfs glusterfs "
+    "gpfs lustre ncpfs nfs nfs4 smb3 smbfs".split()
 )
 _MOUNTS = Path("/proc/mounts")
 
@@ -459,9 +441,23 @@ class SqliteDatabase:
         prepare: Callable[[], None] | None = None,
         on_committed: Callable[[], None] | None = None,
     ) -> T:
-        """See SqlDatabase and `write`."""
-        lasting = self._durable and durable
-        return await self._pools()[0].run(functools.partial(self._write, work, lasting, prepare, on_committed))
+        """See SqlDatabase and `write`. On a full disk once more, after the write-ahead log gave back what it took."""
+        call = functools.partial(self._write, work, self._durable and durable, prepare, on_committed)
+        try:
+            return await self._pools()[0].run(call)
+        except StoreUnavailable as error:
+            if not await self._make_room(error):
+                raise
+            return await self._pools()[0].run(call)
+
+    async def _make_room(self, error: StoreError) -> bool:
+        """On a full disk, move the write-ahead log into the file, which gives back what it took; True when it did."""
+        if not is_out_of_room(error):
+            return False
+        try:
+            return await self.truncate_wal(attempts=1)
+        except StoreUnavailable:  # the file would have to grow for it
+            return False
 
     async def run_without_transaction(self, function: Callable[[SqliteConnection], T]) -> T:
         """Run on the writer thread without a transaction (VACUUM, checkpoints)."""

@@ -2,23 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from datetime import datetime
-from functools import partial
 from typing import Any, TypeVar
 
 from agentmem.core.changes import AuditEntry, Change, JournalEntry
 from agentmem.core.columns import RecordColumnBatch
 from agentmem.core.record import Key
 from agentmem.core.scope import Operator, Scope
-from agentmem.errors import StoreError, StoreUnavailable
+from agentmem.errors import StoreUnavailable
 from agentmem.stores.protocols import InlineVectors
 from agentmem.stores.sql import meta
-from agentmem.stores.sql.connection import Principal, Work
 from agentmem.stores.sql.log import SqlLog
 from agentmem.stores.sqlite import audit, records
 from agentmem.stores.sqlite.connection import SqliteConnection
-from agentmem.stores.sqlite.database import SqliteDatabase, check_permissions, is_out_of_room
+from agentmem.stores.sqlite.database import SqliteDatabase, check_permissions
 from agentmem.stores.sqlite.erase import SqliteErasure
 from agentmem.stores.sqlite.terms import SqliteTermIndex
 from agentmem.stores.sqlite.write import SqliteInlineVectorWriter, SqliteWrite
@@ -54,43 +52,13 @@ class SqliteLog(SqlLog[SqliteDatabase]):
         """See LogStore."""
         if not changes:
             return []
-        work = SqliteWrite(changes, audit, fence, self._clock, self._hook, self._policy)
         inline = SqliteInlineVectorWriter(self.database, vectors)
-
-        async def write(db: SqliteConnection) -> list[JournalEntry]:
-            entries = await work.apply(db)
-            inline.write(db, entries)
-            self._hook("vectors")
-            return entries
-
-        entries = await self._commit_with_room(work.user_id, write, work.prepare, inline.on_committed)
+        work = SqliteWrite(changes, audit, fence, self._clock, self._hook, self._policy, inline)
+        entries = await self.database.commit(
+            work.user_id, work.apply, prepare=work.prepare, on_committed=inline.on_committed
+        )
         self._hook("committed")
         return entries
-
-    async def _commit_with_room(
-        self,
-        principal: Principal,
-        work: Work[T],
-        prepare: Callable[[], None] | None = None,
-        on_committed: Callable[[], None] | None = None,
-    ) -> T:
-        """Commit; on a full disk once more, after the write-ahead log has given back what it took."""
-        commit = partial(self.database.commit, principal, work, prepare=prepare, on_committed=on_committed)
-        try:
-            return await commit()
-        except StoreUnavailable as error:
-            if not await self._make_room(error):
-                raise
-            return await commit()
-
-    async def _make_room(self, error: StoreError) -> bool:
-        """On a full disk, move the write-ahead log into the file, which gives back what it took; True when it did."""
-        if not is_out_of_room(error):
-            return False
-        try:
-            return await self.database.truncate_wal(attempts=1)
-        except StoreUnavailable:  # the file would have to grow for it
-            return False
 
     async def erase(
         self,
@@ -104,7 +72,7 @@ class SqliteLog(SqlLog[SqliteDatabase]):
     ) -> ErasureScan:
         """See LogStore. Skips unknown keys; what other processes hold of the write-ahead log is `deferred`."""
         work = SqliteErasure(scope, keys, operation_id, erased_at, self._hook, seen_seq, pruned)
-        await self._commit_with_room(scope, work.apply)
+        await self.database.commit(scope, work.apply)
         self._hook("erased")
         deferred = (*await self._rewrite_after_erasure(), *await self._empty_log_after_erasure())
         self._hook("emptied")

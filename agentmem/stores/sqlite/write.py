@@ -119,7 +119,7 @@ class SqliteInlineVectorWriter:
         self._index = index if isinstance(index, SqliteVectors) and index.shares_database(database) else None
         self._commit_callbacks: list[Callable[[], None]] = []
 
-    def write(self, db: SqliteConnection, entries: Sequence[JournalEntry]) -> None:
+    async def write(self, db: SqliteConnection, entries: Sequence[JournalEntry]) -> None:
         """Put the vectors of what was just written beside it. When that fails they follow later, as a model's do."""
         served, index = self._source, self._index
         fresh = list({entry.seq: entry for entry in entries if not entry.already_applied}.values())
