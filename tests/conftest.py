@@ -90,14 +90,15 @@ def pytest_configure_node(node: object) -> None:
 
 @pytest.hookimpl(wrapper=True)
 def pytest_collection() -> Generator[None, object, object]:
-    """Trace the import of every module of the package, and not what else is done to collect the tests.
+    """Trace the import of every module of the package, in one worker, and not what else is done to collect the tests.
 
     The garbage collector would visit all that is imported again and again, which takes a sixth of the time.
     """
     gc.disable()
     if TRACER:
-        for found in pkgutil.walk_packages(agentmem.__path__, "agentmem."):
-            importlib.import_module(found.name)
+        if os.environ.get("PYTEST_XDIST_WORKER", "gw0") == "gw0":
+            for found in pkgutil.walk_packages(agentmem.__path__, "agentmem."):
+                importlib.import_module(found.name)
         TRACER.stop()
     try:
         return (yield)
