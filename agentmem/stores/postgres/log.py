@@ -59,7 +59,7 @@ class PostgresLog(SqlLog[PostgresDatabase]):
         if not changes:
             return []
         inline = PostgresInlineVectorWriter(self.database, vectors)
-        work = PostgresWrite(changes, audit, fence, self._clock, self._hook, self._policy, inline)
+        work = PostgresWrite(changes, audit, fence, self._clock, self._hook, policy=self._policy, vectors=inline)
         work.prepare()
         commit = partial(self.database.commit, work.user_id, work.apply, timeout_seconds=10 + len(changes) / 50)
         try:

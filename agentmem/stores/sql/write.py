@@ -88,6 +88,7 @@ class SqlWrite(ABC):
         fence: int | None,
         clock: Clock,
         hook: Callable[[str], None],
+        *,
         policy: LifecyclePolicy,
         vectors: VectorWriter,
     ) -> None:

@@ -53,7 +53,7 @@ class SqliteLog(SqlLog[SqliteDatabase]):
         if not changes:
             return []
         inline = SqliteInlineVectorWriter(self.database, vectors)
-        work = SqliteWrite(changes, audit, fence, self._clock, self._hook, self._policy, inline)
+        work = SqliteWrite(changes, audit, fence, self._clock, self._hook, policy=self._policy, vectors=inline)
         entries = await self.database.commit(
             work.user_id, work.apply, prepare=work.prepare, on_committed=inline.on_committed
         )
