@@ -16,11 +16,12 @@ from typing import Any
 
 import click
 
-from agentmem import AgentMemory, load_settings
+from agentmem import AgentMemory
 from agentmem.core.event_loop import BACKGROUND_LOOP
 from agentmem.core.input_fields import TurnInput
 from agentmem.engine.opening import build_embedder_options
 from agentmem.models.registry import open_embedder
+from agentmem.settings.settings import load_settings
 from tests.benchmarks.synthetic import SyntheticConversations
 
 NAMESPACE = ("user", "turns")

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 
-from agentmem.core.clock import add_time, to_utc
+from agentmem.core.clock import add_time, from_micros, latest_moment, to_utc
 from agentmem.core.columns import RecordColumns
 from agentmem.core.local_time import LocalTime
 from agentmem.core.lru import LruDict
@@ -75,7 +75,8 @@ class BeliefDigests:
         """What is believed now in the channels that a scope may read; empty where nothing is."""
         scope = context.scope
         place = (scope.user_id, tuple(scope.readable_channels()))
-        columns, now = await context.engine.read_columns(scope), await context.engine.now(scope)
+        columns = await context.engine.read_columns(scope)
+        now = latest_moment(context.engine.clock.now(), from_micros(columns.last_at))
         known = self._kept.get(place)
         if known is None or not known.holds(columns, now):
             digest, facts = await _build_digest(context, now)

@@ -28,10 +28,11 @@ from agentmem.stores.sqlite.file_guard import FileGuard
 
 FILE_MODE = 0o600
 FOLDER_MODE = 0o700
-NETWORK_FILE_SYSTEMS = frozenset(
+_NETWORK_FILE_SYSTEMS = (
     "9p afs beegfs ceph cifs davfs fuse.glusterfs fuse.rclone fuse.s3fs fuse.sshfs glusterfs "
-    "gpfs lustre ncpfs nfs nfs4 smb3 smbfs".split()
+    "gpfs lustre ncpfs nfs nfs4 smb3 smbfs"
 )
+NETWORK_FILE_SYSTEMS = frozenset(_NETWORK_FILE_SYSTEMS.split())
 _MOUNTS = Path("/proc/mounts")
 
 T = TypeVar("T")
