@@ -144,6 +144,29 @@ async def test_callers_who_give_up_cost_no_connection(postgres_url: str, monkeyp
     await database.close()
 
 
+@pytest.mark.filterwarnings(
+    "ignore:Exception ignored in. <generator object BasePipeline._exit_gen:pytest.PytestUnraisableExceptionWarning"
+)
+async def test_a_read_canceled_while_it_ends_leaves_no_open_transaction(
+    postgres_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(postgres_database, "MAX_CONNECTIONS", 1)
+    monkeypatch.setattr(psycopg.waiting, "MAX_BUSY_TIME", 0.0)  # as on a busy loop: the driver waits before it sends
+    database, reading = postgres_database.PostgresDatabase(postgres_url), list[asyncio.Task[object]]()
+
+    async def ask_and_be_canceled(db: postgres_database.Connection) -> list[object]:
+        rows = await _ask(db)
+        asyncio.get_running_loop().call_soon(reading[-1].cancel)
+        return rows
+
+    for _ in range(3):
+        reading.append(asyncio.create_task(database.query(SCOPE, ask_and_be_canceled)))
+        with pytest.raises(asyncio.CancelledError):
+            await reading[-1]
+        assert await database.commit(SCOPE, _ask) == [(1,)]
+    await database.close()
+
+
 async def test_without_a_free_connection_the_reason_is_said(postgres_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(postgres_database, "MAX_CONNECTIONS", 1)
     database = postgres_database.PostgresDatabase(postgres_url)

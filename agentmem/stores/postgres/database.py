@@ -158,7 +158,7 @@ class PostgresDatabase:
     ) -> T:
         import psycopg
 
-        sql, ending = load_templates(__package__, "database.sql"), False
+        sql, ending, ended, canceled = load_templates(__package__, "database.sql"), False, False, False
         try:
             async with connection.pipeline() as pipeline:
                 try:
@@ -174,15 +174,23 @@ class PostgresDatabase:
                 except BaseException:
                     with suppress(psycopg.Error):  # what follows an error in a pipeline fails too
                         await pipeline.sync()
+                    ended = True
                     raise
+            ended = True
             return result
         except psycopg.OperationalError as error:
             if connection.closed and not ending:
                 raise _NotCommitted(_describe_error(error)) from None
             raise
+        except asyncio.CancelledError:
+            # A driver that is canceled before it has sent the end of the transaction takes it for ended.
+            canceled = not ended
+            raise
         finally:
             if connection.closed:
                 self.break_count += 1
+            elif canceled:
+                await connection.close()
             elif connection.info.transaction_status != psycopg.pq.TransactionStatus.IDLE:
                 await connection.rollback()
 
