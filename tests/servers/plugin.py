@@ -3,8 +3,8 @@
 A test takes `postgres_url`, `redis_url`, `neo4j_url` or `neo4j_2026_url` (one server of each kind for the whole run;
 clean up, or use a user of your own), `postgres_database` or `redis_database` (empty ones of its own),
 `empty_neo4j` (one server of the run, which no other test uses meanwhile), or `own_postgres`, `own_redis`, `own_neo4j`
-(a server of its own, to be killed and paused). A test that picks its backend
-at run time is marked `server("redis")`. A server that cannot be had fails the tests that need it when CI=true; else
+(a server of its own, to be killed and paused). `pgbouncer` stands before the run's Postgres. A test that picks its
+backend at run time is marked `server("redis")`. A server that cannot be had fails the tests that need it when CI=true; else
 they are passed over and the end of the run says so.
 """
 
@@ -24,6 +24,7 @@ from tests.servers.downloads import CannotStart
 from tests.servers.host import Host, ServerAnswer, request_server, servers_of, wait_for
 from tests.servers.local import LocalServer
 from tests.servers.neo4j import Neo4j
+from tests.servers.pgbouncer import PgBouncer
 from tests.servers.postgres import Postgres
 from tests.servers.redis import Redis
 
@@ -226,6 +227,12 @@ def run_server(server: LocalServer) -> Iterator[LocalServer]:
 def own_postgres(postgres_url: str) -> Iterator[LocalServer]:
     """A Postgres of the test's own."""
     yield from run_server(Postgres())
+
+
+@pytest.fixture(scope="session")
+def pgbouncer(postgres_url: str) -> Iterator[LocalServer]:
+    """A PgBouncer in front of the run's Postgres, in transaction mode."""
+    yield from run_server(PgBouncer(postgres_url))
 
 
 @pytest.fixture

@@ -12,6 +12,7 @@ import os
 import socket
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
 from contextlib import asynccontextmanager, contextmanager, suppress
+from functools import partial
 from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
 from agentmem.core.redaction import failure_reason
@@ -39,13 +40,16 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 SCHEMES = ("postgresql://", "postgres://")
-MAX_CONNECTIONS = 16
+MAX_CONNECTIONS = 8  # eight recalls at once wait for their event loop rather than for a connection
 CONNECT_SECONDS = 5.0  # to connect, and for a free connection
 TRANSACTION_SECONDS = 10.0  # for one transaction
 GRACE_SECONDS = 2.0  # beyond that, until a server that hangs is given up
 IDLE_SECONDS = 300.0
 MAX_ATTEMPTS = 4  # of a transaction that others or a broken connection made impossible
 MAX_PREPARED_STATEMENTS = 256  # kept prepared by each connection
+# A setting of the session that the server takes from whoever connects. A pooler, whose clients share sessions, refuses
+# or drops it.
+DIRECT_SETTING = "agentmem.direct"
 _DATA_ERROR_CLASS = "22"  # the class of errors whose first line quotes a value
 _CORRUPTION_CODES = ("XX001", "XX002")
 # of what our statements name, something is not there
@@ -68,6 +72,7 @@ class PostgresDatabase:
     def _start(self) -> None:
         self._pid = os.getpid()
         self._pool: Pool | None = None
+        self._is_pooled = False  # by a pooler that may give a connection to others after each transaction
         self._lock = asyncio.Lock()
         self._return_tasks: set[asyncio.Task[None]] = set()
         self.break_count = 0
@@ -102,7 +107,9 @@ class PostgresDatabase:
             raise Closed(f"the connection to {self.address} was closed")
         sql = load_templates(__package__, "database.sql")
         with self._translate_errors():
-            async with await build_connection_class().connect(self._conninfo) as connection:
+            connection = await build_connection_class().connect(self._conninfo, prepare_threshold=None)
+            async with connection:
+                await connection.set_read_only(False)  # whatever others set for a session that a pooler shares
                 await connection.execute(sql["limits"], _session_settings(principal, timeout_seconds, "alone"))
                 return await work(connection)
 
@@ -162,14 +169,15 @@ class PostgresDatabase:
         try:
             async with connection.pipeline() as pipeline:
                 try:
-                    if mode != "read":
-                        await connection.execute(sql["write"])
-                    await connection.execute(sql["limits"], _session_settings(principal, timeout_seconds, mode))
+                    if mode != "read" or self._is_pooled:
+                        await connection.execute(sql["read" if mode == "read" else "write"])
+                    settings = _session_settings(principal, timeout_seconds, mode, self._is_pooled)
+                    await connection.execute(sql["limits"], settings)
                     if isinstance(principal, Operator):
                         await self._check_operator(connection)
                     result = await work(connection)
                     ending = mode != "read"
-                    if ending:
+                    if ending or self._is_pooled:
                         await connection.execute(sql["commit"])
                 except BaseException:
                     with suppress(psycopg.Error):  # what follows an error in a pipeline fails too
@@ -242,19 +250,17 @@ class PostgresDatabase:
         return self._pool
 
     async def _open_pool(self) -> Pool:
-        import psycopg
         import psycopg_pool
 
         from agentmem.stores.postgres.connection import build_connection_class
 
-        # The pool itself only says that it has no connection; this one says why.
-        first = await psycopg.AsyncConnection.connect(self._conninfo)
-        await first.close()
+        async with asyncio.timeout(2 * CONNECT_SECONDS):
+            self._is_pooled, can_prepare = await _detect_pooler(self._conninfo)
         pool: Pool = psycopg_pool.AsyncConnectionPool(
             self._conninfo,
             connection_class=build_connection_class(),
-            kwargs={"autocommit": True},
-            configure=_configure,
+            kwargs={"autocommit": True, **({} if can_prepare else {"prepare_threshold": None})},
+            configure=partial(_configure, is_pooled=self._is_pooled),
             min_size=1,
             max_size=MAX_CONNECTIONS,
             timeout=CONNECT_SECONDS,
@@ -380,17 +386,51 @@ def parse_url(url: str) -> tuple[str, str]:
     return conninfo, f"{known.get('host', 'localhost')}:{known.get('port', 5432)}/{known.get('dbname', '')}"
 
 
-def _session_settings(principal: Principal, timeout_seconds: float, mode: str) -> dict[str, str | bool]:
+async def _detect_pooler(conninfo: str) -> tuple[bool, bool]:
+    """Whether a pooler stands before the server, and whether connections can prepare statements.
+
+    Raises what the driver says when nobody can be reached: a pool of connections does not say why it has none.
+    """
+    import psycopg
+    from psycopg.conninfo import conninfo_to_dict
+
+    options = f"{conninfo_to_dict(conninfo).get('options', '')} -c {DIRECT_SETTING}=on"
+    try:
+        connection = await psycopg.AsyncConnection.connect(conninfo, options=options)
+    except psycopg.OperationalError as error:
+        if "option" not in str(error):
+            raise
+        connection = await psycopg.AsyncConnection.connect(conninfo)
+    sql = load_templates(__package__, "database.sql")
+    async with connection:
+        cursor = await connection.execute(sql["is_direct"], {"setting": DIRECT_SETTING})
+        if await cursor.fetchone() == (True,):
+            return False, True
+        try:
+            cursor = await connection.execute(sql["prepared_as"], prepare=True)
+            names = [name for (name,) in await cursor.fetchall()]
+        except psycopg.errors.DuplicatePreparedStatement:  # of another client
+            await connection.rollback()
+            return True, False
+        own = [name for name in names if name.startswith("_pg3_")]
+        for name in own:
+            await connection.execute(psycopg.sql.SQL("DEALLOCATE {}").format(psycopg.sql.Identifier(name)))
+        return True, not own and psycopg.capabilities.has_send_close_prepared()
+
+
+def _session_settings(
+    principal: Principal, timeout_seconds: float, mode: str, is_pooled: bool = False
+) -> dict[str, str | bool]:
     user_id = "" if isinstance(principal, Operator) else principal if isinstance(principal, str) else principal.user_id
     operator = "on" if isinstance(principal, Operator) else "off"
-    ways = {"lasting": mode != "note", "keyed": mode in ("write", "note") and user_id != ""}
+    ways = {"lasting": mode != "note", "keyed": mode in ("write", "note") and user_id != "", "pooled": is_pooled}
     return {"user_id": user_id, "operator": operator, "patience": str(int(timeout_seconds * 1000)), **ways}
 
 
-async def _configure(connection: PostgresConnection) -> None:
+async def _configure(connection: PostgresConnection, *, is_pooled: bool) -> None:
     connection.prepared_max = MAX_PREPARED_STATEMENTS
-    # The server, too, notices within a minute that a client is lost, and gives up what that one had locked.
-    await connection.execute(load_templates(__package__, "database.sql")["session"])
+    if not is_pooled:  # the server, too, notices within a minute that a client is lost, and gives up what it had locked
+        await connection.execute(load_templates(__package__, "database.sql")["session"])
 
 
 def _describe_error(error: psycopg.Error) -> str:

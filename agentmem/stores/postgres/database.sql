@@ -1,5 +1,16 @@
 -- How every transaction begins. One that only reads needs no more than `limits`: what a pipeline sends up to its end is
--- one transaction by itself, and `session` says of which kind.
+-- one transaction by itself, and `session` says of which kind. Behind a pooler `session` would be that of others, too: a
+-- read begins with `read` there, and all settings end with their transaction.
+
+-- name: is_direct
+SELECT current_setting(%(setting)s, true) = 'on'
+
+-- name: prepared_as
+-- The names under which the server knows this very statement. A pooler that keeps statements for its clients renames them.
+SELECT name FROM pg_prepared_statements WHERE statement LIKE '%pg_prepared_statements WHERE statement%'
+
+-- name: read
+BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY
 
 -- name: write
 BEGIN ISOLATION LEVEL READ COMMITTED READ WRITE
@@ -10,7 +21,8 @@ SELECT set_config('agentmem.user_id', %(user_id)s, true), set_config('agentmem.o
        set_config('statement_timeout', %(patience)s, true), set_config('lock_timeout', %(patience)s, true),
        CASE WHEN NOT %(lasting)s THEN set_config('synchronous_commit', 'off', true) END,
        CASE WHEN %(keyed)s THEN set_config('plan_cache_mode', 'force_generic_plan', true) END,
-       CASE WHEN %(keyed)s THEN set_config('enable_seqscan', 'off', true) END
+       CASE WHEN %(keyed)s THEN set_config('enable_seqscan', 'off', true) END,
+       CASE WHEN %(pooled)s THEN set_config('jit', 'off', true) END
 
 -- name: user
 SELECT set_config('agentmem.user_id', %(user_id)s, true)
