@@ -4,8 +4,8 @@ A test takes `postgres_url`, `redis_url`, `neo4j_url` or `neo4j_2026_url` (one s
 clean up, or use a user of your own), `postgres_database` or `redis_database` (empty ones of its own),
 `empty_neo4j` (one server of the run, which no other test uses meanwhile), or `own_postgres`, `own_redis`, `own_neo4j`
 (a server of its own, to be killed and paused). `pgbouncer` stands before the run's Postgres. A test that picks its
-backend at run time is marked `server("redis")`. A server that cannot be had fails the tests that need it when CI=true; else
-they are passed over and the end of the run says so.
+backend at run time is marked `server("redis")`. A server that cannot be had fails the tests that need it when CI=true;
+else they are passed over and the end of the run says so.
 """
 
 from __future__ import annotations
