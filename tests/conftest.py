@@ -8,8 +8,10 @@ import importlib
 import os
 import pkgutil
 import sys
+import tempfile
 import threading
 from collections.abc import Generator, Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +21,7 @@ from hypothesis import HealthCheck, is_hypothesis_test, settings
 
 import agentmem
 from tests.scale import NIGHTLY
+from tests.servers.local import memory_folder
 
 # The same examples on every run, more of them in `make nightly`. `--hypothesis-profile=search` looks for new ones.
 settings.register_profile(
@@ -31,6 +34,10 @@ settings.register_profile(
 )
 settings.register_profile("search", deadline=None, max_examples=1000)
 settings.load_profile("repeatable")
+
+# An embedded file waits for the disk at each write, which takes more time than the tests. `make nightly` lets it wait.
+if not NIGHTLY and (in_memory := memory_folder()):
+    tempfile.tempdir = str(in_memory)
 
 pytest_plugins = ["tests.servers.plugin", "tests.servers.stack"]
 
@@ -89,7 +96,7 @@ def pytest_configure_node(node: object) -> None:
 
 
 @pytest.hookimpl(wrapper=True)
-def pytest_collection() -> Generator[None, object, object]:
+def pytest_collection(session: pytest.Session) -> Generator[None, object, object]:
     """Trace the import of every module of the package, in one worker, and not what else is done to collect the tests.
 
     The garbage collector would visit all that is imported again and again, which takes a sixth of the time.
@@ -100,6 +107,8 @@ def pytest_collection() -> Generator[None, object, object]:
             for found in pkgutil.walk_packages(agentmem.__path__, "agentmem."):
                 importlib.import_module(found.name)
         TRACER.stop()
+    if "PYTEST_XDIST_WORKER" in os.environ:
+        _import_own_share(session.config)
     try:
         return (yield)
     finally:
@@ -136,6 +145,15 @@ def pytest_runtest_call(item: pytest.Item) -> Generator[None, object, object]:
         return (yield)
     finally:
         watch.cancel()
+
+
+def _import_own_share(config: pytest.Config) -> None:
+    """Import the tests, each worker from another place on: what is not compiled yet is compiled once and not by all."""
+    paths = [path for folder in config.args for path in sorted(Path(folder).rglob("test_*.py"))]
+    start = len(paths) * int(os.environ["PYTEST_XDIST_WORKER"][2:]) // int(os.environ["PYTEST_XDIST_WORKER_COUNT"])
+    for path in [*paths[start:], *paths[:start]]:
+        with suppress(Exception):  # the collection tells of it
+            importlib.import_module(".".join(path.absolute().relative_to(TESTS.parent).with_suffix("").parts))
 
 
 def _print_tasks() -> None:

@@ -50,7 +50,9 @@ class LocalServer:
     start_timeout = 30.0  # seconds until the first answer
     stop_signal: ClassVar[signal.Signals] = signal.SIGTERM
     user: str | None = None  # whom the process runs as, when not as whoever runs the tests
-    parent: Path | None = None  # where its folder is made, when not where temporary files are
+    parent: Path | None = Path(
+        tempfile.gettempdir()
+    )  # where its folder is made; tests move temporary files into memory
 
     def __init__(self) -> None:
         self.port = free_port()
