@@ -91,7 +91,7 @@ nightly: $(DEV) ## the random histories, simulations and long runs of `make test
 lint: $(DEV) .coverage ## format, lint, types, layers, sizes, dead code, coverage floor, the wheel in an empty environment
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
-	@$(MAKE) --no-print-directory -j2 --output-sync=target gate-types gate-shape gate-wheel
+	@$(MAKE) --no-print-directory -j2 --output-sync=target gate-wheel gate-types gate-shape
 
 gate-types:
 	$(BIN)/mypy agentmem $(wildcard workers)
@@ -103,7 +103,7 @@ gate-shape:
 	$(BIN)/coverage report
 
 gate-wheel:
-	$(BIN)/python -m pytest -q -n 2 --dist worksteal -m "not nightly" tests/gates --ignore=tests/gates/test_shape.py
+	$(BIN)/python -m pytest -q -m "not nightly" tests/gates --ignore=tests/gates/test_shape.py
 
 format: $(DEV) ## put the code into its standard form
 	$(BIN)/ruff check --fix-only --exit-zero .

@@ -46,7 +46,7 @@ def wheel(shared: Path) -> Path:
 
 
 @pytest.fixture(scope="session")
-def installed(wheel: Path, shared: Path) -> Callable[[str], Installed]:
+def installed(request: pytest.FixtureRequest, shared: Path) -> Callable[[str], Installed]:
     """Gives the environment that an install line makes. Lines with the same extras share one."""
 
     def give(line: str) -> Installed:
@@ -55,7 +55,7 @@ def installed(wheel: Path, shared: Path) -> Callable[[str], Installed]:
         folder = shared / f"environment-{list_extras(line)}"
         with make_once(folder) as is_first:
             if is_first:
-                install(line, wheel, folder)
+                install(line, request.getfixturevalue("wheel"), folder)
         return Installed(folder)
 
     return give

@@ -5,7 +5,6 @@ from __future__ import annotations
 import importlib.util
 import re
 from collections.abc import Callable
-from contextlib import contextmanager
 from pathlib import Path
 from urllib.parse import urlsplit
 
@@ -14,10 +13,7 @@ import pytest
 import yaml
 
 from tests.gates.installed import ROOT, Installed, read_blocks
-from tests.servers.neo4j import Neo4j
-from tests.servers.plugin import run_server
-from tests.servers.postgres import Postgres
-from tests.servers.redis import Redis
+from tests.servers.local import LocalServer
 
 PAGE = "docs/operations.md"
 
@@ -41,37 +37,36 @@ def place(url: str) -> str:
     return urlsplit(url).netloc.rpartition("@")[2]
 
 
-# Servers of the test's own, without those of the run: nothing else in `make lint` needs any.
-give_server = contextmanager(run_server)
-
-
 @pytest.mark.long
 @pytest.mark.timeout(400)
 def test_the_commands_of_the_page_lead_to_a_running_stack(
-    installed: Callable[[str], Installed], tmp_path: Path
+    installed: Callable[[str], Installed],
+    own_postgres: LocalServer,
+    own_redis: LocalServer,
+    empty_neo4j: str,
+    tmp_path: Path,
 ) -> None:
-    with give_server(Postgres()) as postgres, give_server(Redis()) as redis, give_server(Neo4j()) as neo4j:
-        log, graph = urlsplit(postgres.url), urlsplit(neo4j.url)
-        places = {
-            "DB": place(postgres.url),
-            "DB_ADMIN": f"{log.username}:{log.password}",
-            "GRAPH": place(neo4j.url),
-            "GRAPH_PASSWORD": str(graph.password),
-            "CACHE": place(redis.url),
-        }
-        line, script = read_commands()
-        environment = installed(line)
-        path = f"{programs()}:{environment.environ(tmp_path)['PATH']}"
-        said = environment.shell(script, tmp_path, PATH=path, AGENTMEM_EMBEDDER="hash", **places)
-        assert "allergic to peanuts" in said
-        assert "superuser" not in said
-        assert re.search(r"graph +0", said)
-        address = f"postgresql://auditor:and-another@{place(postgres.url)}/agentmem"
-        with psycopg.connect(address) as auditor:
-            rows = auditor.execute("SELECT user_id, operation FROM memory_audit_log").fetchall()
-            assert ("alice", "store") in rows
-            with pytest.raises(psycopg.errors.InsufficientPrivilege):
-                auditor.execute("SELECT * FROM memory_versions")
+    log, graph = urlsplit(own_postgres.url), urlsplit(empty_neo4j)
+    places = {
+        "DB": place(own_postgres.url),
+        "DB_ADMIN": f"{log.username}:{log.password}",
+        "GRAPH": place(empty_neo4j),
+        "GRAPH_PASSWORD": str(graph.password),
+        "CACHE": place(own_redis.url),
+    }
+    line, script = read_commands()
+    environment = installed(line)
+    path = f"{programs()}:{environment.environ(tmp_path)['PATH']}"
+    said = environment.shell(script, tmp_path, PATH=path, AGENTMEM_EMBEDDER="hash", **places)
+    assert "allergic to peanuts" in said
+    assert "superuser" not in said
+    assert re.search(r"graph +0", said)
+    address = f"postgresql://auditor:and-another@{place(own_postgres.url)}/agentmem"
+    with psycopg.connect(address) as auditor:
+        rows = auditor.execute("SELECT user_id, operation FROM memory_audit_log").fetchall()
+        assert ("alice", "store") in rows
+        with pytest.raises(psycopg.errors.InsufficientPrivilege):
+            auditor.execute("SELECT * FROM memory_versions")
 
 
 @pytest.mark.long
