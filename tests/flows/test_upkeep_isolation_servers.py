@@ -17,6 +17,16 @@ from tests.scale import scaled
 from tests.servers.stack import Stack, prepare
 
 
+async def test_the_servers_in_use_are_no_place_for_strangers(home: Path, stack: Stack) -> None:
+    async with AsyncAgentMemory(stack.user(), home=home, embedder="hash", **stack.urls, **PATIENT) as memory:
+        with pytest.raises(ConfigError, match="scratch"):
+            await verify_isolation(memory.engine, memory.scope, strangers=10)
+        in_use = (stack.log_url, stack.graph_url)
+        with pytest.raises(ConfigError, match="in use"):
+            await verify_isolation(memory.engine, memory.scope, strangers=10, scratch_urls=in_use)
+
+
+@pytest.mark.nightly  # by day test_strangers_change_nothing_and_the_live_store_is_untouched, in a file
 @pytest.mark.timeout(300)
 async def test_strangers_come_to_other_servers_and_change_nothing(
     home: Path, stack: Stack, postgres_database: str, empty_neo4j: str
@@ -26,10 +36,6 @@ async def test_strangers_come_to_other_servers_and_change_nothing(
         await filled(memory)
         before: list[str] = []
         await export_user(memory.engine, memory.scope, before.append)
-        with pytest.raises(ConfigError, match="scratch"):
-            await verify_isolation(memory.engine, memory.scope, strangers=10)
-        with pytest.raises(ConfigError, match="in use"):
-            await verify_isolation(memory.engine, memory.scope, strangers=10, scratch_urls=(stack.log_url, empty_neo4j))
         report = await verify_isolation(
             memory.engine,
             memory.scope,

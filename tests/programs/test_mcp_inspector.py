@@ -65,6 +65,7 @@ def address(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
         yield f"{opened}/mcp"
 
 
+@pytest.mark.nightly  # by day the SDKs do the same in test_mcp_sessions.py, and the suite below reads the lists
 async def test_the_inspector_lists_stores_and_finds(programs: NodePrograms, address: str, tmp_path: Path) -> None:
     over_http = _ask_over_http(address)
     settings = [word for name, value in _settings(tmp_path / "home").items() for word in ("-e", f"{name}={value}")]

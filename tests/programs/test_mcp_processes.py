@@ -47,7 +47,7 @@ class Tally:
         return f"{PROCESSES} processes, {SECONDS:g} s: {counts}, slowest call {self.slowest * 1000:.0f} ms"
 
 
-@pytest.mark.long
+@pytest.mark.nightly  # by day test_sessions_that_end_at_once_are_read_once_each and test_two_processes_write_at_once
 async def test_processes_on_one_file_lose_nothing_and_find_what_they_stored(home: Path) -> None:
     environment = {**os.environ, "AGENTMEM_HOME": str(home), "AGENTMEM_EMBEDDER": "hash"}
     parameters = StdioServerParameters(command=AGENTMEM, args=["mcp", "--user", "ann"], env=environment)

@@ -1,4 +1,7 @@
-"""Clients in TypeScript, compiled strictly and run: one with types from the server's description, and the example."""
+"""Clients in TypeScript, compiled strictly and run: one with types from the server's description, and the example.
+
+By day the example runs as it is, and tests/surfaces/test_rest_openapi.py reads the description.
+"""
 
 from __future__ import annotations
 
@@ -115,14 +118,16 @@ def find_errors(compiled: NodeRun, name: str) -> list[str]:
     return [line for line in compiled.output.splitlines() if ": error TS" in line and f"{name}(" in line]
 
 
+@pytest.mark.nightly
 def test_a_generated_client_and_the_example_are_strict_and_run(compiled: NodeRun, folder: Path, address: str) -> None:
-    """One test, since each process that runs a part of it would make all of the fixtures."""
     assert len(find_errors(compiled, "wrong.ts")) == 2
     assert compiled.output.count("error TS") == 2, compiled.output
     assert run_node(folder / "client.js", address) == "0 Turn: I am allergic to peanuts. (user)\n"
-
     assert compiled.exit_code != 0, "the wrong program was compiled, too"
     assert find_errors(compiled, EXAMPLE.name) == []
+
+
+def test_the_example_runs(address: str) -> None:
     stored, found = run_node(EXAMPLE, address).splitlines()
     assert stored == "stored user: I am allergic to peanuts."
     assert found.startswith("found Turn: I am allergic to peanuts. (")
