@@ -11,7 +11,7 @@ import asyncio
 import os
 import socket
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
-from contextlib import asynccontextmanager, contextmanager, suppress
+from contextlib import asynccontextmanager, contextmanager, nullcontext, suppress
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
@@ -167,7 +167,8 @@ class PostgresDatabase:
 
         sql, ending, ended, canceled = load_templates(__package__, "database.sql"), False, False, False
         try:
-            async with connection.pipeline() as pipeline:
+            # A pooler may hold a server's connection for a client whose pipeline has ended.
+            async with nullcontext() if self._is_pooled else connection.pipeline() as pipeline:
                 try:
                     if mode != "read" or self._is_pooled:
                         await connection.execute(sql["read" if mode == "read" else "write"])
@@ -181,7 +182,8 @@ class PostgresDatabase:
                         await connection.execute(sql["commit"])
                 except BaseException:
                     with suppress(psycopg.Error):  # what follows an error in a pipeline fails too
-                        await pipeline.sync()
+                        if pipeline is not None:
+                            await pipeline.sync()
                     ended = True
                     raise
             ended = True
