@@ -15,8 +15,16 @@ def test_nothing_acknowledged_is_lost_or_there_twice(step: str) -> None:
         kill.run_round(step, nth)
 
 
+# By day those around the vectors; test_killed_at_any_step_a_write_happened_whole_or_not_at_all takes all of a write.
+BY_DAY = ("records", "vectors", "committed", kill.ANY_MOMENT)
+INLINE_STEPS = [
+    pytest.param(step, marks=[pytest.mark.nightly] * (step not in BY_DAY))
+    for step in (*kill.INLINE_VECTOR_STEPS, kill.ANY_MOMENT)
+]
+
+
 @pytest.mark.long
-@pytest.mark.parametrize("step", [*kill.INLINE_VECTOR_STEPS, kill.ANY_MOMENT])
+@pytest.mark.parametrize("step", INLINE_STEPS)
 def test_vectors_of_the_logs_own_transaction_are_there_with_the_write_or_not_at_all(step: str) -> None:
     for nth in kill.occurrences(step, scaled(2, least=1)):
         kill.run_round(step, nth, inline_vectors=True)

@@ -1,4 +1,4 @@
-"""What is believed after changes, ends, corrections, erasures and returns, on both stacks, read by rules."""
+"""What is believed after changes, ends, corrections, erasures and returns, read by rules; on servers in the nightly."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ import pytest
 
 from agentmem import AgentMemory
 from tests.flows.belief_stories import BeliefStory, list_stories
-from tests.flows.given import STACKS, START, ManualClock, context_of, open_memory, stack_options
+from tests.flows.given import FILE_FIRST, START, ManualClock, context_of, open_memory, stack_options
 from tests.scale import scaled
 
 MAX_RUNS = 3  # a turn whose write failed is tried again in the next run, and parked after the third
 
 
-@pytest.fixture(params=STACKS)
+@pytest.fixture(params=FILE_FIRST)
 def memory(request: pytest.FixtureRequest, home: Path, clock: ManualClock) -> Iterator[AgentMemory]:
     with open_memory(home, clock=clock, **stack_options(request)) as made:
         yield made
