@@ -19,6 +19,7 @@ from agentmem.memory.context import ForgetReceipt
 from agentmem.memory.semantic.reviews import ALLOWED_DECISIONS, same_entity_review_id
 from agentmem.stores.values import Where
 from tests.flows.given import (
+    FILE_FIRST,
     STACKS,
     VOLATILE_FIELDS,
     ManualClock,
@@ -221,6 +222,7 @@ def users(request: pytest.FixtureRequest, home: Path, clock: ManualClock) -> Ite
         yield (shared.scoped(user_id=name(f"user {number}")) for number in range(10_000))
 
 
+@pytest.mark.parametrize("users", FILE_FIRST, indirect=True)
 def test_every_kind_of_operation_is_undone(
     users: Iterator[AgentMemory], clock: ManualClock, request: pytest.FixtureRequest
 ) -> None:
