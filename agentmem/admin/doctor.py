@@ -43,8 +43,8 @@ async def diagnose(settings: Settings) -> list[Finding]:
     `warning` or `error`, what and why, and the fix. Works on a damaged store, which is a finding and no exception, and
     while others use it. The embedder is asked for one vector, each language model to read one sentence.
     """
-    if settings.log_server_url is not None and settings.graph_server_url is not None:
-        findings, meta = await _check_servers(settings, settings.log_server_url, settings.graph_server_url)
+    if settings.log_server_url is not None:
+        findings, meta = await _check_servers(settings, settings.log_server_url)
     else:
         findings, meta = await asyncio.to_thread(_check_embedded_store, settings)
     if settings.session_server_url is not None:
@@ -110,13 +110,15 @@ def _check_stale_copies(folder: Path) -> list[Finding]:
     ]
 
 
-async def _check_servers(settings: Settings, log_url: str, graph_url: str) -> tuple[list[Finding], dict[str, str]]:
-    from agentmem.stores.neo4j import diagnostics as graph  # lazy: extras
-    from agentmem.stores.postgres import diagnostics as log
+async def _check_servers(settings: Settings, log_url: str) -> tuple[list[Finding], dict[str, str]]:
+    from agentmem.stores.postgres import diagnostics as log  # lazy: an extra
 
     seen = await log.diagnose(log_url, (settings.clock or SystemClock()).now(), READERS)
-    if (store_id := seen.meta.get("store_id")) is None:
+    store_id, graph_url = seen.meta.get("store_id"), settings.graph_server_url
+    if store_id is None or graph_url is None:
         return seen.findings, seen.meta
+    from agentmem.stores.neo4j import diagnostics as graph  # lazy: an extra
+
     embedder = seen.meta.get("embedder") if settings.graph_vectors else None
     found = await graph.diagnose(
         graph_url,

@@ -29,9 +29,9 @@ async def migrate(settings: Settings) -> MigrateReport:
     a store of a newer version, of another program or of another log, StoreUnavailable when one cannot be reached.
     """
     clock = settings.clock or SystemClock()
-    if settings.log_server_url is None or settings.graph_server_url is None:
+    if settings.log_server_url is None:
         return await _migrate_embedded(settings)
-    from agentmem.stores import neo4j, postgres  # lazy: extras
+    from agentmem.stores import postgres  # lazy: an extra
 
     applied = {"log": await postgres.migrate(settings.log_server_url, clock.now())}
     log = await postgres.open_log(settings.log_server_url, clock)
@@ -40,6 +40,10 @@ async def migrate(settings: Settings) -> MigrateReport:
         dimensions = await _read_dimensions(settings, log) if settings.graph_vectors else 0
     finally:
         await log.close()
+    if settings.graph_server_url is None:
+        return MigrateReport(applied, store_id)
+    from agentmem.stores import neo4j  # lazy: an extra
+
     applied["graph"] = await neo4j.migrate(settings.graph_server_url, clock.now(), store_id=store_id)
     if dimensions:
         applied["graph vectors"] = await neo4j.create_indexes(settings.graph_server_url, dimensions)

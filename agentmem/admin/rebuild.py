@@ -148,8 +148,8 @@ class _Rebuild:
 
     async def _rebuild_graph(self, scope: Scope) -> None:
         following = self.engine.graph_projection
+        await self.engine.graph.rebuild(scope)
         if following is None:
-            await self.engine.graph.rebuild(scope)
             return
         if again := await reconcile_erasures(self.engine, following.graph, scope):
             self.notes.append(

@@ -72,7 +72,6 @@ class WriteOptions(AuditOptions, total=False):
 T = TypeVar("T")
 MAX_RECEIPTS = 1000
 NOTICE_VECTORS_PENDING = "Some of what was just stored is found by its words only: its vectors are not built yet."
-NOTICE_GRAPH_PENDING = "Links of what was just stored are missing: the graph has not come so far yet."
 
 
 @dataclass(repr=False)  # settings, receipts and caches hold addresses and users' words
@@ -326,8 +325,6 @@ class Engine:
         served_here = ("", served.embedder.identity, self._unusable_embedder)
         if served.is_behind(scope, columns) or self._column_cache.recorded_embedder not in served_here:
             asked[self._spawn(self.sync_projections(scope))] = NOTICE_VECTORS_PENDING
-        if self.graph_projection is not None and self.graph_projection.is_behind(scope, columns):
-            asked[self._spawn(self.graph_projection.sync(scope))] = NOTICE_GRAPH_PENDING
         if not asked:
             return ()
         wait = None if self.is_deterministic else self.settings.catch_up_ms / 1000
@@ -366,11 +363,11 @@ class Engine:
         """Changes that each projection has still to apply, parked ones counted; 0 when caught up."""
         head = (await self.log.head(scope)).seq
         parked = Counter(item.projection for item in await self.log.dead_letters(scope))
-        graph = self.graph if self.graph_projection is None else self.graph_projection
-        marks = {"graph": await graph.watermark(scope.user_id)}
+        replica = self.graph_projection
+        marks = {"graph": head if replica is None else await replica.watermark(scope.user_id)}
         for projection in self.vector_projections:
             marks[projection.name] = await projection.index.watermark(scope.user_id)
-        if self.graph_projection is not None and (nodes := self.graph_projection.graph_vectors) is not None:
+        if replica is not None and (nodes := replica.graph_vectors) is not None:
             marks[nodes.name] = await nodes.watermark(scope.user_id)
         return {name: head - mark + parked[name] for name, mark in marks.items()}
 

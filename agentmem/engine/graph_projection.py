@@ -13,7 +13,6 @@ from dataclasses import dataclass, field, replace
 
 from agentmem.core.changes import JournalEntry
 from agentmem.core.clock import Clock
-from agentmem.core.columns import RecordColumns
 from agentmem.core.event_loop import Backoff, loop_time
 from agentmem.core.record import Key
 from agentmem.core.scope import Scope
@@ -31,7 +30,6 @@ MAX_ATTEMPTS = 3  # of one change, before it is parked
 # changes of a user just written here that are kept until they are applied, to spare reading them
 MAX_RECENT_ENTRIES = 20
 HINT_INTERVAL_SECONDS = 1.0  # seconds between notes to the log of how far the graph is
-VERIFY_DELAY_SECONDS = 5.0  # seconds until what the log noted of a graph is compared with the graph
 AHEAD_OF_LOG_MESSAGE = (
     "the graph is ahead of the log, which was restored from an earlier backup; run: agentmem admin rebuild --what graph"
 )
@@ -56,7 +54,6 @@ class GraphProjection:
     _local_watermarks: dict[str, int] = field(default_factory=dict)
     _watermark_hints: dict[str, int] = field(default_factory=dict)
     _attempts: dict[tuple[str, int], int] = field(default_factory=dict)
-    _unverified: set[str] = field(default_factory=set)  # users whose graph is taken to be where the log noted it
     _backoff: Backoff = field(default_factory=Backoff)
     _hints_written_at: float = float("-inf")
     _closing: bool = False
@@ -67,27 +64,6 @@ class GraphProjection:
     def name(self) -> str:
         """The projection's name in watermarks and lag."""
         return "graph"
-
-    def is_at(self, scope: Scope, seq: int) -> bool:
-        """Whether this process knows that the graph is at this journal position of the user."""
-        return self._local_watermarks.get(scope.user_id, -1) == seq
-
-    def is_behind(self, scope: Scope, columns: RecordColumns) -> bool:
-        """Whether the graph has to be asked before it can be trusted to be as far as the columns."""
-        if self.is_at(scope, columns.seq):
-            return False
-        if columns.watermarks.get(self.name) != columns.seq:
-            return True
-        # The log noted that it was there. Whether it has lost that since is looked at soon, for many users in one go.
-        if not self._unverified:
-            asyncio.get_running_loop().call_later(VERIFY_DELAY_SECONDS, self._queue_unverified)
-        self._unverified.add(scope.user_id)
-        return False
-
-    def _queue_unverified(self) -> None:
-        doubted, self._unverified = self._unverified, set()
-        for user in doubted if not self._closing else ():
-            self._enqueue(user)
 
     def is_backing_off(self) -> bool:
         """Whether the graph was away a moment ago and is left alone."""
@@ -169,7 +145,6 @@ class GraphProjection:
         self._task, self._wake_event = None, asyncio.Event()
         self._queue.clear()
         self._recent_entries.clear()
-        self._unverified.clear()
         if self.graph_vectors is not None:
             self.graph_vectors.reset_after_fork()
 

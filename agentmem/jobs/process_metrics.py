@@ -14,7 +14,7 @@ from typing import Any
 
 from agentmem.core.clock import Stopwatch
 from agentmem.core.scope import Operator
-from agentmem.engine.engine import NOTICE_GRAPH_PENDING, NOTICE_VECTORS_PENDING, Engine
+from agentmem.engine.engine import NOTICE_VECTORS_PENDING, Engine
 from agentmem.errors import AgentMemError
 from agentmem.recall.pipeline import NOTICE_TOKENS_PENDING
 from agentmem.recall.receipt import Receipt
@@ -24,9 +24,8 @@ ANSWER_SECONDS = 4.0  # the store is asked for so long
 MIN_COUNT_SECONDS = 15.0  # a count of the store serves every scrape for so long
 COUNT_SHARE = 0.02  # of the time at most may go into counting: a count that took 3 s serves for 150 s
 
-NOTICE_PARTS = ("embedder", "graph", "other", "relevance", "techniques", "tokens", "vectors")
+NOTICE_PARTS = ("embedder", "other", "relevance", "techniques", "tokens", "vectors")
 _PARTS_BY_NOTICE = {
-    NOTICE_GRAPH_PENDING: "graph",
     NOTICE_NOTHING_RELEVANT: "relevance",
     NOTICE_TOKENS_PENDING: "tokens",
     NOTICE_VECTORS_PENDING: "vectors",

@@ -92,7 +92,12 @@ class Settings(BaseSettings):
         description="Where the store, local models and the agents' pages are, as far as nothing else is said below.",
     )
     graph_url: Secret | None = Field(
-        default=None, repr=False, description="The graph. Log and graph are both servers or both embedded."
+        default=None,
+        repr=False,
+        description=(
+            "A Neo4j server that follows the log, for people and jobs that query it; it needs a log on a server. Not "
+            "set: none. What recall asks of the graph is in the log."
+        ),
     )
     log_url: Secret | None = Field(
         default=None, repr=False, description="The log, which is the truth. Not set: `memory.db` in `home`."
@@ -378,15 +383,15 @@ class Settings(BaseSettings):
     @model_validator(mode="after")
     def _check_one_stack(self) -> Settings:
         log, graph = self.log_url, self.graph_url
-        if _is_server(log) != _is_server(graph):
-            given, missing = ("graph_url", "log_url") if _is_server(graph) else ("log_url", "graph_url")
+        if _is_server(graph) and not _is_server(log):
             raise ValueError(
-                f"{given} names a server, {missing} none: log and graph are both servers or both embedded. "
-                f"Set {missing} to one like {_SERVER_URL_FORMATS[missing][1]}, or leave {given} out"
+                "graph_url names a server, log_url none: a graph on a server follows a log on one. Set log_url to one "
+                f"like {_SERVER_URL_FORMATS['log_url'][1]}, or leave graph_url out"
             )
-        if log is not None and graph is not None and log != graph and not _is_server(log):
+        if log is not None and graph is not None and log != graph and not _is_server(graph):
             raise ValueError(
-                "graph_url and log_url must name the same SQLite file: the graph is committed with the log"
+                "graph_url and log_url must name the same SQLite file: the graph is committed with the log. Leave "
+                "graph_url out, or set it to a Neo4j server"
             )
         if self.graph_vectors and not _is_server(graph):
             raise ValueError("graph_vectors needs a graph on a Neo4j server: set graph_url and log_url")

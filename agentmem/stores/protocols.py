@@ -311,7 +311,7 @@ class VectorIndex(Protocol):
 
 
 class GraphStore(Protocol):
-    """The graph, kept by the log's own transaction when embedded."""
+    """The graph in the log's database, kept by the log's own transactions."""
 
     async def neighbors(
         self, keys: Sequence[Key], scope: Scope, kinds: Collection[str] | None = None, depth: int = 2, limit: int = 50
@@ -323,17 +323,21 @@ class GraphStore(Protocol):
         self, keys: Sequence[Key], scope: Scope, kinds: Collection[str] | None = None, limit: int = 1000
     ) -> list[Edge]: ...
 
-    async def watermark(self, user_id: str) -> int: ...
-
-    async def clear(self, user_id: str) -> None: ...
-
     async def rebuild(self, scope: Scope) -> int:
-        """Make the user's edges again from current records; returns how many edges there are."""
+        """Make the user's edges again from current records; returns how many join two of them."""
         ...
 
 
 class ReplicatedGraph(GraphStore, Protocol):
     """A graph outside of the log, which follows the journal and may lag."""
+
+    async def watermark(self, user_id: str) -> int:
+        """Up to where the user's journal was applied; 0 for one never followed."""
+        ...
+
+    async def clear(self, user_id: str) -> None:
+        """Take out all that is there of the user, so that it is built again."""
+        ...
 
     async def apply(self, batches: Mapping[str, tuple[int, Sequence[JournalEntry]]]) -> dict[str, int]:
         """Write each user's entries after the given watermark, all users in one transaction.

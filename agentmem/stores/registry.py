@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
 from contextlib import AsyncExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
+from typing import TYPE_CHECKING
 
 from agentmem.core.clock import Clock
 from agentmem.settings.settings import Settings
@@ -14,14 +15,19 @@ from agentmem.stores.api_keys import ApiKeyStore
 from agentmem.stores.job_queue import JobQueue
 from agentmem.stores.protocols import GraphNodeVectors, GraphStore, LogStore, ReplicatedGraph, SessionStore, VectorIndex
 from agentmem.stores.sql.api_keys import SqlApiKeys
+from agentmem.stores.sql.graph import SqlGraph
 from agentmem.stores.sql.jobs import SqlJobQueue
+
+if TYPE_CHECKING:
+    from agentmem.stores.postgres import PostgresLog
+    from agentmem.stores.sqlite import SqliteLog
 
 OpenIndex = Callable[[str, int, int], Awaitable[VectorIndex]]
 
 
 @dataclass(frozen=True, slots=True)
 class Stores:
-    """Open stores. `replicated_graph` is the graph if it is outside of the log and must follow it.
+    """Open stores. `graph` is in the log's database; `replicated_graph` is one on a server that follows it, if any.
 
     `graph_node_vectors` exists only with the setting `graph_vectors`.
     """
@@ -46,17 +52,8 @@ async def open_stores(settings: Settings, clock: Clock) -> Stores:
             log = await sqlite.open_log(settings.database, clock, policy=settings)
             opened.push_async_callback(log.close)
             session = await _open_session(settings, clock, can_write=not log.database.write_obstacle)
-            graph, upkeep = sqlite.open_graph(log.database, clock), sqlite.SqliteAdmin(log.database)
-            stack = Stores(
-                log,
-                graph,
-                None,
-                session,
-                upkeep,
-                SqlJobQueue(log.database),
-                SqlApiKeys(log.database),
-                partial(sqlite.open_vectors, log.database),
-            )
+            upkeep, open_index = sqlite.SqliteAdmin(log.database), partial(sqlite.open_vectors, log.database)
+            stack = _join_stores(log, session, upkeep, open_index, clock)
         else:
             session = await _open_session(settings, clock)
             opened.push_async_callback(session.close)
@@ -66,27 +63,29 @@ async def open_stores(settings: Settings, clock: Clock) -> Stores:
 
 
 async def _open_servers(settings: Settings, clock: Clock, session: SessionStore, exit_stack: AsyncExitStack) -> Stores:
-    from agentmem.stores import neo4j, postgres  # lazy: extras
+    from agentmem.stores import postgres  # lazy: an extra
 
     assert settings.log_server_url is not None
-    assert settings.graph_server_url is not None
     log = await postgres.open_log(settings.log_server_url, clock, policy=settings)
     exit_stack.push_async_callback(log.close)
-    store_id = (await log.meta())["store_id"]
-    graph = await neo4j.open_graph(settings.graph_server_url, clock, log, store_id=store_id)
-    upkeep = postgres.PostgresAdmin(log.database)
-    vectors = neo4j.Neo4jNodeVectors(graph.database) if settings.graph_vectors else None
-    return Stores(
-        log,
-        graph,
-        graph,
-        session,
-        upkeep,
-        SqlJobQueue(log.database),
-        SqlApiKeys(log.database),
-        partial(postgres.open_vectors, log.database),
-        vectors,
-    )
+    upkeep, open_index = postgres.PostgresAdmin(log.database), partial(postgres.open_vectors, log.database)
+    stack = _join_stores(log, session, upkeep, open_index, clock)
+    if settings.graph_server_url is None:
+        return stack
+    from agentmem.stores import neo4j  # lazy: an extra
+
+    replica = await neo4j.open_graph(settings.graph_server_url, clock, log, store_id=(await log.meta())["store_id"])
+    vectors = neo4j.Neo4jNodeVectors(replica.database) if settings.graph_vectors else None
+    return replace(stack, replicated_graph=replica, graph_node_vectors=vectors)
+
+
+def _join_stores(
+    log: SqliteLog | PostgresLog, session: SessionStore, admin: StoreAdmin, open_index: OpenIndex, clock: Clock
+) -> Stores:
+    """What all stacks have: what lies in the log's database, and the session cache."""
+    database = log.database
+    graph, job_queue, api_keys = SqlGraph(database, clock), SqlJobQueue(database), SqlApiKeys(database)
+    return Stores(log, graph, None, session, admin, job_queue, api_keys, open_index)
 
 
 async def _open_session(settings: Settings, clock: Clock, *, can_write: bool = True) -> SessionStore:

@@ -16,7 +16,6 @@ from agentmem.core.clock import Clock
 from agentmem.core.scope import Scope
 from agentmem.stores.protocols import LogStore
 from tests.conformance.writing import START, SettableClock
-from tests.servers.stack import copy_database
 
 if TYPE_CHECKING:
     import psycopg
@@ -65,28 +64,6 @@ def postgres_migrated(postgres_url: str) -> Iterator[tuple[str, str]]:
         yield owned, database_url(postgres_url, name, f"{user}:{password}")
         connection.execute(f"DROP DATABASE {name} WITH (FORCE)")
         connection.execute(f"DROP ROLE {user}")
-
-
-@pytest.fixture(scope="session")
-def postgres_template(postgres_url: str) -> Iterator[str]:
-    """The name of a database at the current schema that nobody is connected to, to make others from."""
-    import psycopg
-
-    from agentmem.stores.postgres import migrate
-
-    name = f"template_{uuid.uuid4().hex}"
-    with psycopg.connect(postgres_url, autocommit=True) as connection, ThreadPoolExecutor(1) as thread:
-        connection.execute(f"CREATE DATABASE {name}")
-        thread.submit(asyncio.run, migrate(database_url(postgres_url, name), START)).result()
-        yield name
-        connection.execute(f"DROP DATABASE {name} WITH (FORCE)")
-
-
-@pytest.fixture
-def postgres_copy(postgres_url: str, postgres_template: str) -> Iterator[str]:
-    """The URL of a database of the test's own at the current schema, as its owner."""
-    with copy_database(postgres_url, postgres_template) as url:
-        yield url
 
 
 @pytest.fixture

@@ -16,8 +16,11 @@ from agentmem.core.record import Key, Record
 from agentmem.core.records import PROFILE_ID, Conversation, Edge, EdgeKind, User, build_record
 from agentmem.core.scope import Scope
 from agentmem.errors import SchemaMismatch
+from agentmem.stores import postgres
 from agentmem.stores.neo4j import Neo4jGraph, migrate, open_graph
 from agentmem.stores.protocols import GraphStore
+from agentmem.stores.sql.graph import SqlGraph
+from agentmem.stores.sql.log import SqlLog
 from agentmem.stores.sqlite import SqliteLog
 from tests.conformance import stores
 from tests.conformance.stores import START, ManualClock, build_entity, build_fact, build_goal, build_turn
@@ -33,7 +36,7 @@ def _user(name: str) -> Scope:
 class LogWithGraph:
     """A log with its graph, and two users that no other test knows."""
 
-    log: SqliteLog
+    log: SqlLog[Any]
     graph: GraphStore
     ann: Scope = field(default_factory=lambda: _user("ann"))
     bob: Scope = field(default_factory=lambda: _user("bob"))
@@ -77,12 +80,15 @@ async def open_server_graph(url: str, log: SqliteLog, clock: Clock | None = None
 
 @asynccontextmanager
 async def open_log_with_graph(folder: Path, backend: str, url: str = "") -> AsyncIterator[LogWithGraph]:
-    """A log in a folder, with the graph of a backend."""
-    from agentmem.stores.sqlite import open_graph as open_embedded
-
+    """A log with its own graph: in a folder, or at a Postgres URL; or one in a folder with a graph at a Neo4j URL."""
+    if backend == "postgres":
+        server_log = await postgres.open_log(url, ManualClock())
+        yield LogWithGraph(server_log, SqlGraph(server_log.database, ManualClock()))
+        await server_log.close()
+        return
     async with stores.open_sqlite_log(folder / "memory.db") as log:
         if backend == "sqlite":
-            yield LogWithGraph(log, open_embedded(log.database, ManualClock()))
+            yield LogWithGraph(log, SqlGraph(log.database, ManualClock()))
         else:
             async with open_server_graph(url, log) as graph:
                 yield LogWithGraph(log, graph)

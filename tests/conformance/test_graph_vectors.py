@@ -26,7 +26,7 @@ from agentmem.settings.settings import load_settings
 from agentmem.stores.neo4j import Neo4jGraph, Neo4jNodeVectors, migrate
 from agentmem.stores.neo4j.database import fetch_rows
 from agentmem.stores.neo4j.vectors import VECTOR_INDEXES
-from agentmem.stores.sqlite import open_graph as open_embedded
+from agentmem.stores.sql.graph import SqlGraph
 from agentmem.text.templates import load_templates
 from tests.conformance import stores
 from tests.conformance.graphs import STORE_ID, LogWithGraph, build_conversation, build_edge, open_log_with_graph
@@ -322,7 +322,7 @@ async def test_every_statement_starts_from_an_index(kept: LogWithGraph) -> None:
 
 @ON_NEWEST
 async def test_the_graph_itself_is_the_same_on_the_newest_release(kept: LogWithGraph) -> None:
-    graph, embedded = kept.graph, open_embedded(kept.log.database, ManualClock())
+    graph, embedded = kept.graph, SqlGraph(kept.log.database, ManualClock())
     assert isinstance(graph, Neo4jGraph)
     await kept.write_records(
         build_conversation("c1"),

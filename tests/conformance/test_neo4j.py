@@ -24,8 +24,8 @@ from agentmem.stores.neo4j import Neo4jGraph, graph, migrate, open_graph
 from agentmem.stores.neo4j.database import fetch_rows
 from agentmem.stores.neo4j.migrations import graph_query, graph_update
 from agentmem.stores.protocols import ReplicatedGraph
+from agentmem.stores.sql.graph import SqlGraph
 from agentmem.stores.sqlite import SqliteLog
-from agentmem.stores.sqlite import open_graph as open_embedded
 from agentmem.text.templates import load_migrations, load_templates
 from tests.conformance.graphs import (
     HISTORIES,
@@ -99,7 +99,7 @@ async def test_any_history_is_answered_as_by_the_embedded_graph(
     history: list[tuple[str, list[Record]]], neo4j_url: str, tmp_path_factory: pytest.TempPathFactory
 ) -> None:
     async with open_log_with_graph(tmp_path_factory.mktemp("graph"), "neo4j", neo4j_url) as kept:
-        walks, embedded = kept.graph, open_embedded(kept.log.database, ManualClock())
+        walks, embedded = kept.graph, SqlGraph(kept.log.database, ManualClock())
         assert isinstance(walks, Neo4jGraph)
         keys: dict[Key, None] = {}
         for number, (name, records) in enumerate(fitting(history)):

@@ -49,6 +49,7 @@ EVERYTHING = [
     "lag",
     "parked",
     "words",
+    "graph",
     "future",
 ]
 

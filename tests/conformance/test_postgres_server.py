@@ -17,6 +17,7 @@ from agentmem.core.scope import Operator, Scope
 from agentmem.errors import StoreError, StoreUnavailable
 from agentmem.stores.postgres import PostgresLog, migrate, open_log
 from agentmem.stores.postgres import database as postgres_database
+from agentmem.stores.sql.graph import SqlGraph
 from agentmem.stores.values import Where
 from tests.conformance.conftest import database_url
 from tests.conformance.writing import START, SettableClock, build_turn_changes, record_ids
@@ -199,9 +200,24 @@ async def test_an_owner_without_any_power_migrates_and_uses_it(own_postgres: Loc
     log = await open_log(login, SettableClock())
     await log.append(build_turn_changes(SCOPE, "a"), AuditEntry(operation="store", memory_type="episodic", scope=SCOPE))
     assert (await log.users(Operator()), await log.check(Operator())) == (["alice"], [])
+    await _check_that_migrating_makes_edges(log, login)
     assert (await log.maintain(START + timedelta(days=9), 1))["audit_rows_dropped"] == 1
     assert (await log.erase(SCOPE, None, operation_id="e", erased_at=START)).leftovers == {}
     await log.close()
+
+
+async def _check_that_migrating_makes_edges(log: PostgresLog, login: str) -> None:
+    """Take the last steps of the schema back, as in a store that was written before there were edges, and migrate."""
+    graph = SqlGraph(log.database, SettableClock())
+    edges = await graph.edges([("Turn", "a")], SCOPE)
+    assert [edge.edge_kind for edge in edges] == ["HAS_TURN"]
+    with psycopg.connect(login) as owner:
+        owner.execute("DROP TABLE graph_edges")
+        owner.execute("DROP POLICY owner_sees_missing_edges ON projection_watermarks")
+        owner.execute("DELETE FROM schema_version WHERE description = 'graph'")
+    assert await migrate(login, START) == 1
+    assert await graph.edges([("Turn", "a")], SCOPE) == edges
+    assert await migrate(login, START) == 0
 
 
 async def test_a_write_that_is_given_up_leaves_nothing(alone: PostgresLog, own_postgres: LocalServer) -> None:

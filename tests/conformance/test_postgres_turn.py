@@ -24,8 +24,9 @@ if TYPE_CHECKING:
 
 SCOPE = Scope("alice")
 TALK = Conversation(id="talk")
-TURN = ("write", "limits", "lock", "state", "put_journal", "put_records", "put_new", "insert", "commit")
-FILES = ("database", "write", "terms", "audit", "usage")
+LINKS = ("attach_source", "attach_target", "add")
+TURN = ("write", "limits", "lock", "state", "put_journal", "put_records", "put_new", *LINKS, "insert", "commit")
+FILES = ("database", "write", "terms", "graph", "audit", "usage")
 
 
 @pytest.fixture
@@ -57,7 +58,7 @@ async def append(log: PostgresLog, name: str) -> None:
     )
 
 
-async def test_a_turn_of_a_known_conversation_is_nine_statements_and_its_vectors(
+async def test_a_turn_of_a_known_conversation_is_twelve_statements_and_its_vectors(
     log: PostgresLog, sent: list[str]
 ) -> None:
     await append(log, "a")

@@ -6,6 +6,7 @@ import asyncio
 import os
 import uuid
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
@@ -86,3 +87,22 @@ def stack(migrated: str, postgres_url: str, neo4j_url: str, redis_database: str)
     """The three servers, for users of this test alone."""
     with copy_database(postgres_url, migrated) as log_url:
         yield Stack(log_url, neo4j_url, redis_database, os.urandom(6).hex())
+
+
+@pytest.fixture(scope="session")
+def postgres_template(postgres_url: str) -> Iterator[str]:
+    """The name of a database at the current schema that nobody is connected to, to make others from."""
+    name = f"template_{uuid.uuid4().hex}"
+    with psycopg.connect(postgres_url, autocommit=True) as connection, ThreadPoolExecutor(1) as thread:
+        connection.execute(f"CREATE DATABASE {name}")
+        migration = postgres.migrate(database_of(postgres_url, name), SystemClock().now())
+        thread.submit(asyncio.run, migration).result()  # in a thread: this one may have a loop that runs
+        yield name
+        connection.execute(f"DROP DATABASE {name} WITH (FORCE)")
+
+
+@pytest.fixture
+def postgres_copy(postgres_url: str, postgres_template: str) -> Iterator[str]:
+    """The URL of a database of the test's own at the current schema, as its owner."""
+    with copy_database(postgres_url, postgres_template) as url:
+        yield url

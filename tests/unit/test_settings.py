@@ -42,7 +42,6 @@ def test_a_variable_that_is_nearly_a_setting_is_refused(monkeypatch: pytest.Monk
         ({"embedder": "../x:y"}, ["embedder", "vendor:model"]),
         ({"recall_profile": "fast"}, ["recall_profile", "best"]),
         ({"log_url": "mysql://x"}, ["log_url", "sqlite:///"]),
-        ({"log_url": "postgresql://x"}, ["log_url", "graph_url", "neo4j://"]),
         ({"graph_url": "neo4j://x"}, ["graph_url", "log_url", "postgresql://"]),
         ({"graph_url": "neo4j://x", "log_url": "sqlite:///a"}, ["graph_url", "log_url", "postgresql://"]),
         ({"graph_url": "secret@host"}, ["graph_url", "neo4j://user@host", "got no URL"]),

@@ -9,10 +9,12 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from agentmem.core.changes import Change
+from agentmem.core.clock import SystemClock
 from agentmem.core.records import Conversation
 from agentmem.core.scope import Scope
 from agentmem.errors import Conflict, InvalidRecord
-from agentmem.stores.sqlite import SqliteAdmin, SqliteLog, open_graph, open_log
+from agentmem.stores.sql.graph import SqlGraph
+from agentmem.stores.sqlite import SqliteAdmin, SqliteLog, open_log
 from agentmem.stores.sqlite.connection import SqliteConnection
 from tests.conformance.writing import SettableClock, build_change, build_edge, build_entity, build_fact, build_turn
 from tests.scale import scaled
@@ -82,7 +84,7 @@ async def test_any_history_leaves_what_a_rebuild_makes(
         noted, counted = await log.database.read(tail)
         assert noted == counted
         before = await log.database.read(edges), await words(log)
-        await open_graph(log.database).rebuild(ANN)
+        await SqlGraph(log.database, SystemClock()).rebuild(ANN)
         await SqliteAdmin(log.database).rebuild_terms(ANN)
         assert (await log.database.read(edges), await words(log)) == before
     finally:
@@ -95,6 +97,6 @@ async def test_a_turn_between_others_is_joined_to_both(tmp_path_factory: pytest.
         await log.append(
             [build_change(ANN, build_turn(name, index=index), inserts_if_absent=(Conversation(id="talk"),))]
         )
-    found = await open_graph(log.database).edges([("Turn", "second")], ANN, ["FOLLOWED_BY"])
+    found = await SqlGraph(log.database, SystemClock()).edges([("Turn", "second")], ANN, ["FOLLOWED_BY"])
     assert [(item.source, item.target) for item in found] == [("first", "second"), ("second", "third")]
     await log.close()

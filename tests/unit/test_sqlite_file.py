@@ -14,7 +14,8 @@ from agentmem.core.changes import AuditEntry
 from agentmem.core.clock import SystemClock
 from agentmem.core.scope import Operator, Scope
 from agentmem.errors import ConfigError, CorruptStore, SchemaMismatch
-from agentmem.stores.sqlite import SqliteLog, open_graph, open_log
+from agentmem.stores.sql.graph import SqlGraph
+from agentmem.stores.sqlite import SqliteLog, open_log
 from agentmem.stores.sqlite.database import file_system, prepare_folder
 from agentmem.text.templates import load_migrations, load_templates
 from tests.conformance.writing import build_change, build_fact, build_turn, build_turn_changes, write_records
@@ -143,8 +144,7 @@ async def test_what_a_file_with_more_indexes_holds_is_found_with_fewer(home: Pat
     assert len({row["id"] for row in await log.audit_rows(SCOPE)}) == 2
     assert await log.check(Operator()) == []
     edges = await log.database.read(_edges)
-    graph = open_graph(log.database)
-    await graph.clear("alice")
+    graph = SqlGraph(log.database, SystemClock())
     await graph.rebuild(SCOPE)
     assert await log.database.read(_edges) == edges
     await older.close()

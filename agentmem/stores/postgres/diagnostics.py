@@ -17,6 +17,7 @@ from agentmem.errors import AgentMemError, SchemaMismatch
 from agentmem.stores.postgres.database import MAX_CONNECTIONS, PostgresDatabase, fetch_rows
 from agentmem.stores.postgres.log import PARTITION_DAYS_AHEAD
 from agentmem.stores.postgres.migrations import MIN_SERVER_VERSION
+from agentmem.stores.sql import graph
 from agentmem.stores.sql.connection import Principal, Row
 from agentmem.stores.sql.diagnostics import DOCTOR_OPERATOR, ReaderLimits, SqlDiagnostics
 from agentmem.text.templates import Migration, load_migrations, load_templates
@@ -113,6 +114,7 @@ class PostgresDiagnostics(SqlDiagnostics):
                 self._check_lag,
                 self._check_parked,
                 self._check_words,
+                self._check_graph,
                 self._check_future,
                 self._check_reading,
             ):
@@ -129,6 +131,11 @@ class PostgresDiagnostics(SqlDiagnostics):
     async def _rows(self, statement: str, principal: Principal = SYSTEM_USER, /, **values: Any) -> list[Row]:
         return await self.database.query(
             principal, lambda db: db.rows(f"diagnostics.{statement}", **values), timeout_seconds=CHECK_SECONDS
+        )
+
+    async def _count_wrong_edges(self, user_id: str) -> int:
+        return await self.database.query(
+            user_id, lambda db: graph.count_differences(db, user_id), timeout_seconds=CHECK_SECONDS
         )
 
     # -- the server

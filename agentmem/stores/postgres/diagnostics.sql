@@ -130,6 +130,12 @@ SELECT w.user_id, w.seq - coalesce(u.head, 0), count(*) OVER () FROM projection_
 LEFT JOIN memory_users u ON u.user_id = w.user_id
 WHERE w.projection = %(projection)s AND w.seq > coalesce(u.head, 0) ORDER BY 2 DESC, 1 LIMIT 3
 
+-- name: cleared_graphs
+SELECT user_id, seq FROM projection_watermarks WHERE projection = 'edges' ORDER BY user_id LIMIT 20
+
+-- name: users
+SELECT user_id, slots FROM memory_users ORDER BY user_id
+
 -- name: dead_letters
 SELECT projection, user_id, seq, reason, count(*) OVER () FROM parked_changes
 WHERE attempts >= %(attempts)s ORDER BY at, user_id, projection, seq LIMIT 3

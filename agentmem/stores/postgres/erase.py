@@ -15,8 +15,8 @@ if TYPE_CHECKING:
 class PostgresErasure(SqlErasure):
     """One erasure on a server."""
 
-    async def _erase_projections(self, db: PostgresConnection) -> None:
-        await vectors.erase(db, self.scope.user_id, None if self.keys is None else self._ordinals)
+    async def _erase_vectors(self, db: PostgresConnection, ordinals: Collection[int] | None) -> None:
+        await vectors.erase(db, self.scope.user_id, ordinals)
 
     async def _redact_user_audit(self, db: PostgresConnection) -> None:
         await db.run("audit.blank", texts=None, settings=None)

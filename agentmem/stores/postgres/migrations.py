@@ -13,10 +13,12 @@ from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from agentmem.core.scope import SYSTEM_USER
+from agentmem.core.clock import SystemClock
+from agentmem.core.scope import SYSTEM_USER, Scope
 from agentmem.errors import SchemaMismatch
 from agentmem.stores.postgres.database import PostgresDatabase, fetch_rows
 from agentmem.stores.postgres.log import PARTITION_DAYS_AHEAD
+from agentmem.stores.sql.graph import SqlGraph
 from agentmem.text.templates import Migration, load_migrations, load_templates
 
 if TYPE_CHECKING:
@@ -25,6 +27,7 @@ if TYPE_CHECKING:
 _SQL = load_templates(__package__, "migrations.sql")
 
 MIN_SERVER_VERSION = 160000  # its number: partitions, security_invoker and STORAGE in CREATE TABLE as we use them
+USER_PAGE_SIZE = 1000
 MIGRATION_SECONDS = 600.0  # for one index over all that is there
 
 
@@ -55,7 +58,20 @@ async def migrate(url: str, now: datetime, *, schema: Path | None = None) -> int
             await connection.execute(_SQL["partitions"], {"days": PARTITION_DAYS_AHEAD})
         return len(steps) - before
 
-    return await database.run_dedicated(SYSTEM_USER, apply, timeout_seconds=MIGRATION_SECONDS)
+    done = await database.run_dedicated(SYSTEM_USER, apply, timeout_seconds=MIGRATION_SECONDS)
+    try:
+        await _make_edges(database)
+    finally:
+        await database.close()
+    return done
+
+
+async def _make_edges(database: PostgresDatabase) -> None:
+    """Make the edges of users whose records were written before there were any; what is cut off goes on next time."""
+    graph = SqlGraph(database, SystemClock())
+    while users := await database.query(SYSTEM_USER, lambda db: db.rows("graph.cleared_users", limit=USER_PAGE_SIZE)):
+        for (user_id,) in users:
+            await graph.rebuild(Scope(user_id))
 
 
 async def check_schema(connection: PostgresConnection, address: str, steps: Sequence[Migration]) -> None:

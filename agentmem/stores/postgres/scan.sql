@@ -20,6 +20,11 @@ SELECT count(*) FROM usage_receipts WHERE user_id = %(user_id)s AND %(ordinals)s
 SELECT count(*) FROM word_tail WHERE user_id = %(user_id)s
 AND (%(ordinals)s::integer[] IS NULL OR slot = ANY(%(ordinals)s::integer[]))
 
+-- name: graph_edges
+SELECT count(*) FROM graph_edges WHERE user_id = %(user_id)s
+AND (%(ordinals)s::integer[] IS NULL OR source = ANY(%(ordinals)s::integer[]) OR target = ANY(%(ordinals)s::integer[])
+     OR edge = ANY(%(ordinals)s::integer[]) OR owner = ANY(%(ordinals)s::integer[]))
+
 -- name: receipts
 SELECT count(*) FROM receipts WHERE user_id = %(user_id)s AND %(ordinals)s::integer[] IS NULL
 

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from itertools import chain
 from typing import TYPE_CHECKING, Any
 
-from agentmem.core.changes import Change, JournalEntry, RemovedRecord, StoredRecord
+from agentmem.core.changes import Change, JournalEntry
 from agentmem.core.columns import RecordRow
 from agentmem.core.records import Turn
 from agentmem.core.telemetry import WARNING, log_event
@@ -17,7 +17,7 @@ from agentmem.stores.postgres.database import PostgresDatabase
 from agentmem.stores.postgres.vectors import PostgresVectors
 from agentmem.stores.protocols import InlineVectors
 from agentmem.stores.sql.write import LEASE_LOST, JournalRows, LockedReadSet, RecordRows, SqlWrite
-from agentmem.stores.write_plan import CurrentVersion, ReadSet, WritePlan
+from agentmem.stores.write_plan import CurrentVersion, ReadSet
 from agentmem.text.templates import load_templates
 
 if TYPE_CHECKING:
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 _SQL = load_templates(__package__, "write.sql")
 
 
-STEPS = ("checked", "journal", "records", "words", "audit", "vectors", "committed")
+STEPS = ("checked", "journal", "records", "words", "graph", "audit", "vectors", "committed")
 _CHANGE_COLUMNS = ("seq", "change_id", "operation_id", "operation", "actor", "cause", "payload", "at")
 _VERSION_COLUMNS = ("slot", "seq", "kind", "id", "channel", "recorded_at", "payload", "format", "erased", "part")
 _RECORD_COLUMNS = (*RecordRow._fields, "unique_key", "conversation_uuid")
@@ -55,11 +55,6 @@ class PostgresRowWriter:
             records = render_rows(_RECORD_COLUMNS, given, text_columns=("speaker",))
             await db.execute(_SQL["put_records"], {"user_id": user_id, "records": records})
 
-    async def write_graph(
-        self, db: PostgresConnection, user_id: str, upserts: Sequence[StoredRecord], removed: Sequence[RemovedRecord]
-    ) -> None:
-        """Nothing to do: the graph is in another store, and follows."""
-
 
 class PostgresWrite(SqlWrite):
     """One write to a server."""
@@ -79,9 +74,6 @@ class PostgresWrite(SqlWrite):
                 return _build_locked_read_set(ReadSet(*row), *await answer.fetchall())
             # The first write of a user. What was asked above was asked without a lock, so it is asked again.
             await db.execute(_SQL["add_user"], asked)
-
-    async def _write_graph(self, db: PostgresConnection, plan: WritePlan) -> None:
-        """Nothing to do: the graph is in another store, and follows."""
 
 
 def _build_read_params(changes: Sequence[Change]) -> dict[str, Any]:

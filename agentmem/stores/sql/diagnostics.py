@@ -27,6 +27,9 @@ LONG_LEASE_SECONDS = 3600.0
 MAX_FUTURE_OFFSET = timedelta(minutes=5)
 MAX_EXAMPLES = 20  # rows that a statement returns of what is wrong
 MAX_SHOWN_TURNS = 5
+# the sample whose edges are made again, and how large a user in it may be
+EDGE_SAMPLE_USERS, MAX_EDGE_SAMPLE_RECORDS = 20, 20_000
+GRAPH_FIX = "run: agentmem admin rebuild --what graph --all-users"
 
 
 class ReaderLimits(NamedTuple):
@@ -53,6 +56,10 @@ class SqlDiagnostics(ABC):
     @abstractmethod
     async def _rows(self, statement: str, principal: Principal = SYSTEM_USER, /, **values: Any) -> list[Row]:
         """The rows of a statement of `diagnostics.sql`."""
+
+    @abstractmethod
+    async def _count_wrong_edges(self, user_id: str) -> int:
+        """How many edges of a user differ from those that the records state."""
 
     def add_finding(
         self, check: str, detail: str, fix: str = "", *, level: Literal["ok", "warning", "error"] = "ok"
@@ -96,6 +103,21 @@ class SqlDiagnostics(ABC):
                 self.add_finding("lag", detail, self.lag_fix, level="warning")
             if not (ahead or behind):
                 self.add_finding("lag", f"{projection} is complete")
+
+        if cleared := await self._rows("cleared_graphs", DOCTOR_OPERATOR):
+            detail = f"the graph was cleared and not made again: {format_examples(cleared)}"
+            self.add_finding("lag", detail, GRAPH_FIX, level="error")
+
+    async def _check_graph(self) -> None:
+        users = await self._rows("users", DOCTOR_OPERATOR)
+        small = [user_id for user_id, ordinals in users if ordinals <= MAX_EDGE_SAMPLE_RECORDS]
+        sample = small[:: max(1, -(-len(small) // EDGE_SAMPLE_USERS))]
+        wrong = [(user_id, count) for user_id in sample if (count := await self._count_wrong_edges(user_id))]
+        if wrong:
+            detail = f"edges differ from the records: {format_examples(wrong)}"
+            self.add_finding("graph", detail, GRAPH_FIX, level="error")
+        else:
+            self.add_finding("graph", f"edges agree with the records ({len(sample)} users looked at)")
 
     async def _check_parked(self) -> None:
         if found := await self._rows("dead_letters", DOCTOR_OPERATOR, attempts=DEAD_LETTER_ATTEMPTS):

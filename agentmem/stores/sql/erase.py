@@ -6,8 +6,9 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import Any, ClassVar
+from typing import Any
 
+from agentmem.core.changes import RemovedRecord
 from agentmem.core.clock import derive_id, next_record_time, to_micros, to_utc
 from agentmem.core.record import Key
 from agentmem.core.scope import Scope
@@ -23,7 +24,7 @@ from agentmem.stores.erasure_terms import (
     must_blank,
     surface_forms,
 )
-from agentmem.stores.sql import audit, terms
+from agentmem.stores.sql import audit, graph, terms
 from agentmem.stores.sql.connection import Keys, Row, SqlConnection
 
 STEPS = ("erasing", "taken", "erased", "emptied")
@@ -34,6 +35,7 @@ _SCANNED_TABLES = (
     "memory_usage",
     "usage_receipts",
     "word_tail",
+    "graph_edges",
     "receipts",
     "job_states",
     "api_keys",
@@ -74,8 +76,6 @@ class SqlErasure(ABC):
     erasure_terms: ErasureTerms = field(default_factory=ErasureTerms)
     has_erased: bool = False
 
-    more_scanned_tables: ClassVar[tuple[str, ...]] = ()
-
     @property
     def _ordinals(self) -> list[int]:
         return [ordinal for ordinal, _, _ in self.targets]
@@ -112,7 +112,12 @@ class SqlErasure(ABC):
             for part, (ordinal, kind, name) in enumerate(self.targets, 1)
         ]
         await db.run_each("erase.put_tombstone", tombstones, user_id=user_id, seq=seq)
-        await self._erase_projections(db)
+        if self.keys is None:
+            await graph.erase_user(db, user_id)
+        else:
+            gone = [RemovedRecord(ordinal, kind, name, erased=True) for ordinal, kind, name in self.targets]
+            await graph.update_edges(db, user_id, (), gone)
+        await self._erase_vectors(db, None if self.keys is None else self._ordinals)
         await db.run("erase.put_user", user_id=user_id, seq=seq, at=at)
         self.hook("taken")
 
@@ -171,8 +176,7 @@ class SqlErasure(ABC):
         user_id, values = self.scope.user_id, {**self._target_values, "until": to_utc(self.erased_at)}
         if self.keys is None:
             values["ordinals"] = None
-        tables = (*_SCANNED_TABLES, *self.more_scanned_tables)
-        found = {table: int(await db.value(f"scan.{table}", **values)) for table in tables}
+        found = {table: int(await db.value(f"scan.{table}", **values)) for table in _SCANNED_TABLES}
         for table in await self._vector_tables(db):
             found[table] = int((await db.select(db.text("scan.in_table").format(table=table), values))[0][0])
         blocks = [((term, n), block) for term, n, block in await db.rows("scan.word_blocks", user_id=user_id)]
@@ -188,8 +192,8 @@ class SqlErasure(ABC):
     # -- what each dialect adds
 
     @abstractmethod
-    async def _erase_projections(self, db: Any) -> None:
-        """Take out vectors (and the graph, where it is in the same store) of the targets, or of the user."""
+    async def _erase_vectors(self, db: Any, ordinals: Collection[int] | None) -> None:
+        """Take out the vectors of these records, None for all of the user."""
 
     @abstractmethod
     async def _redact_user_audit(self, db: Any) -> None:

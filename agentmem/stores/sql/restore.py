@@ -9,7 +9,7 @@ from agentmem.stores import raw_import
 from agentmem.stores.admin import JournalCounters, RawChange, RawUsage
 from agentmem.stores.codec import render_json
 from agentmem.stores.raw_import import JournalSegment
-from agentmem.stores.sql import terms
+from agentmem.stores.sql import graph, terms
 from agentmem.stores.sql.connection import SqlConnection
 from agentmem.stores.sql.write import JournalRows, RowWriter, read_texts_before
 
@@ -69,4 +69,4 @@ async def import_segment(db: SqlConnection, segment: JournalSegment, rows: RowWr
     gone, come = segment.diff_terms(await read_texts_before(db, user_id, ordinals, first))
     await terms.replace(db, user_id, gone, come)
     current = [image.stored for image in segment.current_images()]
-    await rows.write_graph(db, user_id, current, segment.removed_records())
+    await graph.update_edges(db, user_id, current, segment.removed_records())

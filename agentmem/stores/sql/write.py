@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar, NamedTuple, Protocol, TypeAlias
 
-from agentmem.core.changes import AuditEntry, Change, JournalEntry, RemovedRecord, StoredRecord
+from agentmem.core.changes import AuditEntry, Change, JournalEntry
 from agentmem.core.clock import Clock, to_micros
 from agentmem.core.columns import RecordRow
 from agentmem.core.lifecycle import LifecyclePolicy
@@ -15,7 +15,7 @@ from agentmem.errors import Conflict, InvalidRecord
 from agentmem.stores import due_updates, raw_import
 from agentmem.stores.admin import JournalCounters
 from agentmem.stores.codec import NO_FEATURES, build_column_row
-from agentmem.stores.sql import audit, journal, terms
+from agentmem.stores.sql import audit, graph, journal, terms
 from agentmem.stores.sql.connection import Keys, Row, SqlConnection
 from agentmem.stores.sql.jobs import set_due_dates
 from agentmem.stores.sql.usage import usage
@@ -56,12 +56,6 @@ class RowWriter(Protocol):
 
     async def write_records(self, db: Any, user_id: str, ordinals: Sequence[int], rows: RecordRows) -> None:
         """Take ordinals out of the current records, and put rows with their unique values in."""
-        ...
-
-    async def write_graph(
-        self, db: Any, user_id: str, upserts: Sequence[StoredRecord], removed: Sequence[RemovedRecord]
-    ) -> None:
-        """Update the graph, where it is in the same store."""
         ...
 
 
@@ -144,7 +138,15 @@ class SqlWrite(ABC):
         await self._write_due_dates(db, plan, locked.archived)
         await self._write_terms(db, plan, locked.delta_size)
         self._hook("words")
-        await self._write_graph(db, plan)
+        await graph.update_edges(
+            db,
+            self.user_id,
+            list(plan.upserts.values()),
+            list(plan.removed.values()),
+            new_ordinals=plan.new_ordinals(),
+            known_ordinals=plan.read_set.ordinals_by_key(),
+        )
+        self._hook("graph")
         if self._audit is not None:
             await audit.insert(db, [self._audit], self._clock)
         self._hook("audit")
@@ -153,10 +155,6 @@ class SqlWrite(ABC):
     @abstractmethod
     async def _lock_and_read(self, db: Any) -> LockedReadSet:
         """Take the user's lock and read what the changes touch. Raises LeaseLost for a fence that no lease has."""
-
-    @abstractmethod
-    async def _write_graph(self, db: Any, plan: WritePlan) -> None:
-        """Update the graph, where it is in the same store."""
 
     async def _collect_entries(
         self, db: SqlConnection, applied: Mapping[str, int], entries: Sequence[JournalEntry]

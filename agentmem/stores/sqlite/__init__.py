@@ -20,7 +20,6 @@ from agentmem.stores.sqlite.database import (
     prepare_folder,
 )
 from agentmem.stores.sqlite.file_guard import FileGuard
-from agentmem.stores.sqlite.graph import open_graph
 from agentmem.stores.sqlite.log import SqliteLog
 from agentmem.stores.sqlite.migrations import check_file, check_for_reading, migrate
 from agentmem.stores.sqlite.session import open_session
@@ -30,7 +29,6 @@ from agentmem.text.templates import Migration, load_migrations
 __all__ = [
     "SqliteAdmin",
     "SqliteLog",
-    "open_graph",
     "open_log",
     "open_session",
     "open_vectors",

@@ -19,9 +19,9 @@ from agentmem.core.scope import SYSTEM_USER
 from agentmem.errors import CorruptStore, StoreError
 from agentmem.stores.admin import WORDS_FIX
 from agentmem.stores.postings import BYTES_PER_POSTING
+from agentmem.stores.sql import graph
 from agentmem.stores.sql.connection import Principal, Row, finish
 from agentmem.stores.sql.diagnostics import ReaderLimits, SqlDiagnostics, format_examples
-from agentmem.stores.sqlite import graph
 from agentmem.stores.sqlite.connection import SqliteConnection
 from agentmem.stores.sqlite.database import choose_read_mode, connect_read_only, translate_errors
 from agentmem.stores.sqlite.file_guard import (
@@ -39,11 +39,8 @@ _SQL = load_templates(__package__, "diagnostics.sql")
 
 MIN_SQLITE_VERSION = (3, 51, 3)  # sqlite.org/wal.html#walresetbug: before it, committed data could be lost
 MAX_USERS_CHECKED = 2000  # looked at one by one
-# the sample whose edges are made again, and how large a user in it may be
-EDGE_SAMPLE_USERS, MAX_EDGE_SAMPLE_RECORDS = 20, 20_000
 LARGE_WAL_BYTES = 256 * 1024 * 1024
 LARGE_UNUSED_BYTES = 64 * 1024 * 1024
-GRAPH_FIX = "run: agentmem admin rebuild --what graph --all-users"
 RESTORE_HINT = "restore a backup, or export what can be read and import it into a new home"
 
 
@@ -98,6 +95,9 @@ class SqliteDiagnostics(SqlDiagnostics):
 
     async def _rows(self, statement: str, principal: Principal = SYSTEM_USER, /, **values: Any) -> list[Row]:
         return await self._db.rows(f"diagnostics.{statement}", **values)
+
+    async def _count_wrong_edges(self, user_id: str) -> int:
+        return await graph.count_differences(self._db, user_id)
 
     def _add_failure(self, check: str, error: StoreError) -> None:
         fix = RESTORE_HINT if isinstance(error, CorruptStore) else "see the message; then run: agentmem admin doctor"
@@ -199,29 +199,6 @@ class SqliteDiagnostics(SqlDiagnostics):
         await self._find_other_tokenizer()
         if not (missing or stale):
             self.add_finding("words", f"every searchable record is indexed ({len(users):,} users looked at)")
-
-    async def _check_graph(self) -> None:
-        users = [user_id for user_id, ordinals in await self._rows("users") if ordinals <= MAX_EDGE_SAMPLE_RECORDS]
-        sample = users[:: max(1, -(-len(users) // EDGE_SAMPLE_USERS))]
-        await self._rows("shadow_edges")
-        wrong = []
-        for user_id in sample:
-            graph.rebuild_edges(self._db, user_id)  # into the shadow, which hides the real table
-            ((differing,),) = await self._rows("edges_that_differ", user_id=user_id)
-            if differing:
-                wrong.append((user_id, differing))
-        if wrong:
-            self.add_finding(
-                "graph", f"edges differ from the records: {format_examples(wrong)}", GRAPH_FIX, level="error"
-            )
-        else:
-            self.add_finding("graph", f"edges agree with the records ({len(sample)} users looked at)")
-
-    async def _check_lag(self) -> None:
-        await super()._check_lag()
-        if cleared := await self._rows("cleared_graphs"):
-            detail = f"the graph was cleared and not made again: {format_examples(cleared)}"
-            self.add_finding("lag", detail, GRAPH_FIX, level="error")
 
 
 def diagnose(path: Path, session: Path | None, now: datetime, readers: ReaderLimits | None = None) -> SqliteDiagnostics:

@@ -70,19 +70,6 @@ SELECT slot FROM memory_records WHERE user_id = :user_id AND length > 0
 -- name: known_ordinals
 SELECT DISTINCT slot FROM memory_versions WHERE user_id = :user_id AND payload IS NOT NULL
 
--- name: shadow_edges
-CREATE TEMP TABLE graph_edges (user_id TEXT NOT NULL, source INTEGER NOT NULL, kind TEXT NOT NULL, target INTEGER NOT NULL,
-    edge INTEGER NOT NULL, owner INTEGER NOT NULL, PRIMARY KEY (user_id, source, kind, target, edge)) WITHOUT ROWID
-
--- name: edges_that_differ
-SELECT count(*) FROM (
-    SELECT source, kind, target, edge FROM temp.graph_edges WHERE user_id = :user_id
-    EXCEPT SELECT source, kind, target, edge FROM main.graph_edges WHERE user_id = :user_id
-    UNION ALL
-    SELECT source, kind, target, edge FROM (
-        SELECT source, kind, target, edge FROM main.graph_edges WHERE user_id = :user_id
-        EXCEPT SELECT source, kind, target, edge FROM temp.graph_edges WHERE user_id = :user_id))
-
 -- name: behind
 SELECT u.user_id, u.head - coalesce(w.seq, 0), count(*) OVER (), sum(u.head - coalesce(w.seq, 0)) OVER ()
 FROM memory_users u LEFT JOIN projection_watermarks w ON w.projection = :projection AND w.user_id = u.user_id

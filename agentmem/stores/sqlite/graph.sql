@@ -1,50 +1,50 @@
 -- The graph: edges between slots. An end that is not stored is a negative mark made from its key, until it is stored.
 
--- name: slot_of
-SELECT slot FROM memory_records WHERE user_id = :user_id AND kind = :kind AND id = :id;
-
--- name: slot_at
-SELECT slot FROM memory_records
-WHERE user_id = :user_id AND conversation_id = :conversation_id AND position = :position AND kind = 'Turn';
-
 -- name: add
 INSERT OR IGNORE INTO graph_edges (user_id, source, kind, target, edge, owner)
-VALUES (?, ?, ?, ?, ?, ?);
+SELECT :user_id,
+       coalesce(:source,
+                (SELECT slot FROM memory_records WHERE user_id = :user_id AND kind = :source_kind AND id = :source_id),
+                (SELECT slot FROM memory_records WHERE user_id = :user_id AND conversation_id = :source_id
+                    AND position = :source_position AND kind = 'Turn'), :source_mark),
+       :kind,
+       coalesce(:target,
+                (SELECT slot FROM memory_records WHERE user_id = :user_id AND kind = :target_kind AND id = :target_id),
+                (SELECT slot FROM memory_records WHERE user_id = :user_id AND conversation_id = :target_id
+                    AND position = :target_position AND kind = 'Turn'), :target_mark),
+       :edge, :owner;
 
--- name: forget_owner
-DELETE FROM graph_edges WHERE user_id = :user_id AND owner = :slot AND owner <> target;
+-- name: delete_stated
+DELETE FROM graph_edges
+WHERE user_id = :user_id AND owner IN (SELECT value FROM json_each(:ordinals)) AND owner <> target;
 
--- name: forget_own
-DELETE FROM graph_edges INDEXED BY graph_edges_target WHERE user_id = :user_id AND target = :slot AND owner = :slot;
+-- name: delete_stated_at_target
+DELETE FROM graph_edges INDEXED BY graph_edges_target
+WHERE user_id = :user_id AND target IN (SELECT value FROM json_each(:ordinals)) AND owner = target;
 
--- name: leave_source
-UPDATE graph_edges SET source = :mark WHERE user_id = :user_id AND source = :slot;
+-- name: detach_source
+UPDATE graph_edges SET source = :mark WHERE user_id = :user_id AND source = :ordinal;
 
--- name: leave_target
-UPDATE graph_edges INDEXED BY graph_edges_target SET target = :mark WHERE user_id = :user_id AND target = :slot;
+-- name: detach_target
+UPDATE graph_edges INDEXED BY graph_edges_target SET target = :mark WHERE user_id = :user_id AND target = :ordinal;
 
--- name: held_by_place
-SELECT e.owner, r.conversation_id, r.position FROM graph_edges e
+-- name: held_by_position
+SELECT e.source, e.owner, r.conversation_id, r.position
+FROM json_each(:ordinals) j CROSS JOIN graph_edges e ON e.user_id = :user_id AND e.source = j.value
 CROSS JOIN memory_records r ON r.user_id = e.user_id AND r.slot = e.owner
-WHERE e.user_id = :user_id AND e.source = :slot AND e.kind = 'FOLLOWED_BY' AND e.edge < 0;
+WHERE e.kind = 'FOLLOWED_BY' AND e.edge < 0;
 
--- name: leave_place
+-- name: detach_position
 UPDATE graph_edges SET source = :mark
-WHERE user_id = :user_id AND source = :slot AND kind = 'FOLLOWED_BY' AND target = :owner AND edge < 0;
+WHERE user_id = :user_id AND source = :ordinal AND kind = 'FOLLOWED_BY' AND target = :owner AND edge < 0;
 
--- name: waiting
-SELECT j.value,
-       EXISTS (SELECT 1 FROM graph_edges e WHERE e.user_id = :user_id AND e.source = j.value),
-       EXISTS (SELECT 1 FROM graph_edges e INDEXED BY graph_edges_target WHERE e.user_id = :user_id AND e.target = j.value)
-FROM json_each(:marks) j;
+-- name: attach_source
+UPDATE graph_edges SET source = :ordinal WHERE user_id = :user_id AND source = :mark;
 
--- name: arrive_source
-UPDATE graph_edges SET source = :slot WHERE user_id = :user_id AND source = :mark;
+-- name: attach_target
+UPDATE graph_edges INDEXED BY graph_edges_target SET target = :ordinal WHERE user_id = :user_id AND target = :mark;
 
--- name: arrive_target
-UPDATE graph_edges INDEXED BY graph_edges_target SET target = :slot WHERE user_id = :user_id AND target = :mark;
-
--- name: forget_user
+-- name: delete_user
 DELETE FROM graph_edges WHERE user_id = :user_id;
 
 -- name: records
@@ -55,12 +55,8 @@ WHERE r.user_id = :user_id AND r.slot > :after ORDER BY r.slot LIMIT :limit;
 -- name: count
 SELECT count(*) FROM graph_edges WHERE user_id = :user_id AND source >= 0 AND target >= 0;
 
--- name: watermark
-SELECT CASE WHEN EXISTS (SELECT 1 FROM projection_watermarks WHERE projection = 'graph' AND user_id = :user_id) THEN 0
-       ELSE coalesce((SELECT head FROM memory_users WHERE user_id = :user_id), 0) END;
-
--- name: mark_cleared
-INSERT OR REPLACE INTO projection_watermarks (projection, user_id, seq) VALUES ('graph', :user_id, 0);
+-- name: stored
+SELECT source, kind, target, edge FROM graph_edges WHERE user_id = :user_id;
 
 -- name: mark_rebuilt
 DELETE FROM projection_watermarks WHERE projection = 'graph' AND user_id = :user_id;
@@ -86,7 +82,7 @@ SELECT f.value, k.value, (
           AND (e.edge < 0 OR (
               s.channel IN (SELECT value FROM json_each(:channels)) AND s.status NOT IN ('forgotten', 'archived')
               AND (:retired OR (s.superseded_at IS NULL AND (s.valid_to IS NULL OR s.valid_to > :now)))))
-        ORDER BY e.target DESC LIMIT :cap)
+        ORDER BY e.target DESC, e.edge DESC LIMIT :cap)
 ), (
     SELECT json_group_array(json_array(source, edge, kind, id)) FROM (
         SELECT e.source, e.edge, r.kind, r.id FROM graph_edges e
@@ -98,15 +94,15 @@ SELECT f.value, k.value, (
           AND (e.edge < 0 OR (
               s.channel IN (SELECT value FROM json_each(:channels)) AND s.status NOT IN ('forgotten', 'archived')
               AND (:retired OR (s.superseded_at IS NULL AND (s.valid_to IS NULL OR s.valid_to > :now)))))
-        ORDER BY e.source DESC LIMIT :cap)
+        ORDER BY e.source DESC, e.edge DESC LIMIT :cap)
 )
-FROM json_each(:frontier) f CROSS JOIN json_each(:kinds) k
+FROM json_each(:frontier) f CROSS JOIN json_each(:edge_kinds) k
 ORDER BY f.key, k.key;
 
 -- name: describe
 SELECT e.kind, a.kind, a.id, b.kind, b.id, e.edge, o.id, o.channel, o.recorded_at, o.seq, c.operation_id,
        CASE WHEN e.edge >= 0 THEN v.payload END
-FROM json_each(:edges) j
+FROM json_each(:steps) j
 CROSS JOIN graph_edges e ON e.user_id = :user_id AND e.source = j.value ->> 0 AND e.kind = j.value ->> 1
     AND e.target = j.value ->> 2 AND e.edge = j.value ->> 3
 CROSS JOIN memory_records a ON a.user_id = e.user_id AND a.slot = e.source

@@ -1,4 +1,4 @@
-"""A write on the thread of a file's writer: what it reads first, and how rows, edges and vectors are written."""
+"""A write on the thread of a file's writer: what it reads first, and how rows and vectors are written."""
 
 from __future__ import annotations
 
@@ -6,18 +6,17 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from itertools import chain
 
-from agentmem.core.changes import Change, JournalEntry, RemovedRecord, StoredRecord
+from agentmem.core.changes import Change, JournalEntry
 from agentmem.core.record import Key
 from agentmem.core.records import Turn
 from agentmem.core.telemetry import WARNING, log_event
 from agentmem.errors import LeaseLost
 from agentmem.stores.protocols import InlineVectors
 from agentmem.stores.sql.write import LEASE_LOST, JournalRows, LockedReadSet, RecordRows, SqlWrite
-from agentmem.stores.sqlite import graph
 from agentmem.stores.sqlite.connection import SqliteConnection
 from agentmem.stores.sqlite.database import SqliteDatabase
 from agentmem.stores.sqlite.vectors import SqliteVectors
-from agentmem.stores.write_plan import CurrentVersion, ReadSet, WritePlan
+from agentmem.stores.write_plan import CurrentVersion, ReadSet
 from agentmem.text.templates import load_templates
 
 STEPS = ("checked", "journal", "records", "words", "graph", "audit", "vectors", "committed")
@@ -40,11 +39,6 @@ class SqliteRowWriter:
             db.executemany(_SQL["drop_record"], [(user_id, ordinal) for ordinal in ordinals])
         db.executemany(_SQL["put_record"], [(unique, user_id, *row) for row, unique in rows])
 
-    async def write_graph(
-        self, db: SqliteConnection, user_id: str, upserts: Sequence[StoredRecord], removed: Sequence[RemovedRecord]
-    ) -> None:
-        graph.apply(db, user_id, upserts, removed)
-
 
 class SqliteWrite(SqlWrite):
     """One write to a file."""
@@ -57,17 +51,6 @@ class SqliteWrite(SqlWrite):
         applied = await db.rows("journal.applied", user_id=self.user_id, change_ids=list(self._request_hashes))
         delta_size = await db.value("terms.delta_size", user_id=self.user_id)
         return LockedReadSet(read_state(db, self.user_id, self.changes), applied, None, delta_size or 0)
-
-    async def _write_graph(self, db: SqliteConnection, plan: WritePlan) -> None:
-        graph.apply(
-            db,
-            self.user_id,
-            list(plan.upserts.values()),
-            list(plan.removed.values()),
-            new_ordinals=plan.new_ordinals(),
-            known_ordinals=plan.read_set.ordinals_by_key(),
-        )
-        self._hook("graph")
 
 
 def read_state(db: SqliteConnection, user_id: str, changes: Sequence[Change]) -> ReadSet:
