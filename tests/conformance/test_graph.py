@@ -324,7 +324,7 @@ async def test_every_statement_goes_through_an_index(log: SqliteLog, analysed: b
     if analysed:
         await log.database.write(lambda db: db.execute("ANALYZE").fetchall())
     ends = {f"{end}{part}": 1 for end in ("source", "target") for part in ("", "_kind", "_id", "_position", "_mark")}
-    lists = dict.fromkeys(("keys", "channels", "frontier", "edge_kinds", "steps", "ordinals"), "[]")
+    lists = dict.fromkeys(("keys", "channels", "outward", "inward", "steps", "ordinals"), "[]")
     values: dict[str, Any] = {
         **ends,
         **lists,

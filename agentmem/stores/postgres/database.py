@@ -80,12 +80,15 @@ class PostgresDatabase:
     def __repr__(self) -> str:
         return f"PostgresDatabase({self.address!r})"
 
-    async def query(self, principal: Principal, work: Work[T], *, timeout_seconds: float | None = None) -> T:
+    async def query(
+        self, principal: Principal, work: Work[T], *, timeout_seconds: float | None = None, by_key: bool = False
+    ) -> T:
         """Run work that only reads; all its statements see the same state, and only this user's rows.
 
         An Operator sees all users. Raises StoreUnavailable when the server is away.
         """
-        return await self._run_with_retry("read", principal, work, timeout_seconds or TRANSACTION_SECONDS)
+        mode = "lookup" if by_key else "read"
+        return await self._run_with_retry(mode, principal, work, timeout_seconds or TRANSACTION_SECONDS)
 
     async def commit(
         self, principal: Principal, work: Work[T], *, timeout_seconds: float | None = None, durable: bool = True
@@ -165,19 +168,20 @@ class PostgresDatabase:
     ) -> T:
         import psycopg
 
-        sql, ending, ended, canceled = load_templates(__package__, "database.sql"), False, False, False
+        sql, is_read = load_templates(__package__, "database.sql"), mode in ("read", "lookup")
+        ending, ended, canceled = False, False, False
         try:
             # A pooler may hold a server's connection for a client whose pipeline has ended.
             async with nullcontext() if self._is_pooled else connection.pipeline() as pipeline:
                 try:
-                    if mode != "read" or self._is_pooled:
-                        await connection.execute(sql["read" if mode == "read" else "write"])
+                    if not is_read or self._is_pooled:
+                        await connection.execute(sql["read" if is_read else "write"])
                     settings = _session_settings(principal, timeout_seconds, mode, self._is_pooled)
                     await connection.execute(sql["limits"], settings)
                     if isinstance(principal, Operator):
                         await self._check_operator(connection)
                     result = await work(connection)
-                    ending = mode != "read"
+                    ending = not is_read
                     if ending or self._is_pooled:
                         await connection.execute(sql["commit"])
                 except BaseException:
@@ -425,7 +429,12 @@ def _session_settings(
 ) -> dict[str, str | bool]:
     user_id = "" if isinstance(principal, Operator) else principal if isinstance(principal, str) else principal.user_id
     operator = "on" if isinstance(principal, Operator) else "off"
-    ways = {"lasting": mode != "note", "keyed": mode in ("write", "note") and user_id != "", "pooled": is_pooled}
+    ways = {
+        "lasting": mode != "note",
+        "keyed": mode != "read" and user_id != "",
+        "lookup": mode == "lookup",
+        "pooled": is_pooled,
+    }
     return {"user_id": user_id, "operator": operator, "patience": str(int(timeout_seconds * 1000)), **ways}
 
 

@@ -16,12 +16,16 @@ BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY
 BEGIN ISOLATION LEVEL READ COMMITTED READ WRITE
 
 -- name: limits
--- What one user's write looks up and changes it finds by keys: no table is read whole, and no plan made for one value.
+-- What one user's write looks up and changes it finds by keys: no table is read whole, and no plan made for one value. So
+-- does a lookup, which joins many tables in the order written: to plan its joins would take longer than to run them.
 SELECT set_config('agentmem.user_id', %(user_id)s, true), set_config('agentmem.operator', %(operator)s, true),
        set_config('statement_timeout', %(patience)s, true), set_config('lock_timeout', %(patience)s, true),
        CASE WHEN NOT %(lasting)s THEN set_config('synchronous_commit', 'off', true) END,
        CASE WHEN %(keyed)s THEN set_config('plan_cache_mode', 'force_generic_plan', true) END,
        CASE WHEN %(keyed)s THEN set_config('enable_seqscan', 'off', true) END,
+       CASE WHEN %(lookup)s THEN set_config('join_collapse_limit', '1', true) END,
+       CASE WHEN %(lookup)s THEN set_config('enable_hashjoin', 'off', true) END,
+       CASE WHEN %(lookup)s THEN set_config('enable_mergejoin', 'off', true) END,
        CASE WHEN %(pooled)s THEN set_config('jit', 'off', true) END
 
 -- name: user

@@ -74,39 +74,38 @@ SELECT user_id FROM projection_watermarks WHERE projection = 'edges' ORDER BY us
 DELETE FROM projection_watermarks WHERE projection = 'edges' AND user_id = %(user_id)s
 
 -- name: starts
-SELECT r.slot FROM unnest(%(kinds)s::text[], %(ids)s::text[]) WITH ORDINALITY AS w (kind, id, place)
+SELECT r.slot, r.kind FROM unnest(%(kinds)s::text[], %(ids)s::text[]) WITH ORDINALITY AS w (kind, id, place)
 JOIN memory_records r ON r.user_id = %(user_id)s AND r.kind = w.kind AND r.id = w.id
 WHERE r.channel = ANY(%(channels)s::text[]) AND r.status NOT IN ('forgotten', 'archived')
           AND (%(retired)s::boolean OR (r.superseded_at IS NULL AND (r.valid_to IS NULL OR r.valid_to > %(now)s)))
 ORDER BY w.place
 
--- name: hop
--- For each record of the frontier and each kind, the newest visible neighbors of either direction: a hub of one kind
--- cannot crowd out the others.
-SELECT f.ordinal, k.kind, (SELECT coalesce(json_agg(json_build_array(n.other, n.edge, n.kind, n.id)), '[]')::text FROM (
-        SELECT e.target AS other, e.edge, r.kind, r.id FROM graph_edges e
-        JOIN memory_records r ON r.user_id = e.user_id AND r.slot = e.target
-        LEFT JOIN memory_records s ON s.user_id = e.user_id AND s.slot = e.edge
-        WHERE e.user_id = %(user_id)s AND e.source = f.ordinal AND e.kind = k.kind AND e.target >= 0
-          AND r.channel = ANY(%(channels)s::text[]) AND r.status NOT IN ('forgotten', 'archived')
-          AND (%(retired)s::boolean OR (r.superseded_at IS NULL AND (r.valid_to IS NULL OR r.valid_to > %(now)s)))
-          AND (e.edge < 0 OR (
-              s.channel = ANY(%(channels)s::text[]) AND s.status NOT IN ('forgotten', 'archived')
-          AND (%(retired)s::boolean OR (s.superseded_at IS NULL AND (s.valid_to IS NULL OR s.valid_to > %(now)s)))))
-        ORDER BY e.target DESC, e.edge DESC LIMIT %(cap)s) n), (SELECT coalesce(json_agg(json_build_array(n.other, n.edge, n.kind, n.id)), '[]')::text FROM (
-        SELECT e.source AS other, e.edge, r.kind, r.id FROM graph_edges e
-        JOIN memory_records r ON r.user_id = e.user_id AND r.slot = e.source
-        LEFT JOIN memory_records s ON s.user_id = e.user_id AND s.slot = e.edge
-        WHERE e.user_id = %(user_id)s AND e.target = f.ordinal AND e.kind = k.kind AND e.source >= 0
-          AND r.channel = ANY(%(channels)s::text[]) AND r.status NOT IN ('forgotten', 'archived')
-          AND (%(retired)s::boolean OR (r.superseded_at IS NULL AND (r.valid_to IS NULL OR r.valid_to > %(now)s)))
-          AND (e.edge < 0 OR (
-              s.channel = ANY(%(channels)s::text[]) AND s.status NOT IN ('forgotten', 'archived')
-          AND (%(retired)s::boolean OR (s.superseded_at IS NULL AND (s.valid_to IS NULL OR s.valid_to > %(now)s)))))
-        ORDER BY e.source DESC, e.edge DESC LIMIT %(cap)s) n)
-FROM unnest(%(frontier)s::bigint[]) WITH ORDINALITY AS f (ordinal, place)
-CROSS JOIN unnest(%(edge_kinds)s::text[]) WITH ORDINALITY AS k (kind, place)
-ORDER BY f.place, k.place
+-- name: hop_out
+-- For each record of the frontier and each kind, the newest visible neighbors: a hub of one kind cannot crowd out the others.
+SELECT w.ordinal, w.kind, (SELECT coalesce(json_agg(json_build_array(n.other, n.edge, n.kind, n.id)), '[]')::text FROM (
+    SELECT e.target AS other, e.edge, r.kind, r.id FROM graph_edges e
+    JOIN memory_records r ON r.user_id = e.user_id AND r.slot = e.target
+    LEFT JOIN memory_records s ON s.user_id = e.user_id AND s.slot = e.edge
+    WHERE e.user_id = %(user_id)s AND e.source = w.ordinal AND e.kind = w.kind AND e.target >= 0
+      AND r.channel = ANY(%(channels)s::text[]) AND r.status NOT IN ('forgotten', 'archived')
+      AND (%(retired)s::boolean OR (r.superseded_at IS NULL AND (r.valid_to IS NULL OR r.valid_to > %(now)s)))
+      AND (e.edge < 0 OR (s.channel = ANY(%(channels)s::text[]) AND s.status NOT IN ('forgotten', 'archived')
+      AND (%(retired)s::boolean OR (s.superseded_at IS NULL AND (s.valid_to IS NULL OR s.valid_to > %(now)s)))))
+    ORDER BY e.target DESC, e.edge DESC LIMIT %(cap)s) n)
+FROM (SELECT (value ->> 0)::bigint AS ordinal, value ->> 1 AS kind FROM json_array_elements(%(outward)s::json)) w
+
+-- name: hop_in
+SELECT w.ordinal, w.kind, (SELECT coalesce(json_agg(json_build_array(n.other, n.edge, n.kind, n.id)), '[]')::text FROM (
+    SELECT e.source AS other, e.edge, r.kind, r.id FROM graph_edges e
+    JOIN memory_records r ON r.user_id = e.user_id AND r.slot = e.source
+    LEFT JOIN memory_records s ON s.user_id = e.user_id AND s.slot = e.edge
+    WHERE e.user_id = %(user_id)s AND e.target = w.ordinal AND e.kind = w.kind AND e.source >= 0
+      AND r.channel = ANY(%(channels)s::text[]) AND r.status NOT IN ('forgotten', 'archived')
+      AND (%(retired)s::boolean OR (r.superseded_at IS NULL AND (r.valid_to IS NULL OR r.valid_to > %(now)s)))
+      AND (e.edge < 0 OR (s.channel = ANY(%(channels)s::text[]) AND s.status NOT IN ('forgotten', 'archived')
+      AND (%(retired)s::boolean OR (s.superseded_at IS NULL AND (s.valid_to IS NULL OR s.valid_to > %(now)s)))))
+    ORDER BY e.source DESC, e.edge DESC LIMIT %(cap)s) n)
+FROM (SELECT (value ->> 0)::bigint AS ordinal, value ->> 1 AS kind FROM json_array_elements(%(inward)s::json)) w
 
 -- name: describe
 SELECT e.kind, a.kind, a.id, b.kind, b.id, e.edge, o.id, o.channel, o.recorded_at, o.seq, c.operation_id,

@@ -94,8 +94,10 @@ Work: TypeAlias = Callable[[Any], Coroutine[Any, Any, T]]
 class SqlDatabase(Protocol):
     """Transactions of one user, or of an operator over all. Work may run again where the connection broke."""
 
-    def query(self, principal: Principal, work: Work[T], *, timeout_seconds: float | None = None) -> Awaitable[T]:
-        """Run work that only reads."""
+    def query(
+        self, principal: Principal, work: Work[T], *, timeout_seconds: float | None = None, by_key: bool = False
+    ) -> Awaitable[T]:
+        """Run work that only reads. A server plans what reads `by_key` once, whatever the values are."""
         ...
 
     def commit(

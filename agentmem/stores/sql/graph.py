@@ -9,12 +9,13 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import AsyncIterator, Collection, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Collection, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from agentmem.core.changes import RemovedRecord, StoredRecord
 from agentmem.core.clock import Clock, from_micros, to_micros
 from agentmem.core.edges import (
+    ENDPOINT_LABELS,
     TURN_POSITION_KIND,
     EdgeTriple,
     edge_triple,
@@ -32,6 +33,8 @@ from agentmem.stores.values import Neighbor
 
 RECORD_BATCH_SIZE = 2000
 NO_EDGE_RECORD = -1  # replaces the ordinal of an Edge record that has none
+_SOURCE_LABELS = {kind: source for kind, (source, _) in ENDPOINT_LABELS.items()}
+_TARGET_LABELS = {kind: target for kind, (_, target) in ENDPOINT_LABELS.items()}
 REBUILD_SECONDS = 600.0  # for all edges of one user
 
 
@@ -186,7 +189,7 @@ class SqlGraph:
         Of a record with more than `limit` neighbors over one kind of edge, those recorded last are looked at.
         """
         walk = self._build_walk(scope, kinds, limit=limit)
-        return await self._database.query(scope, lambda db: walk.neighbors(db, keys, depth, limit))
+        return await self._database.query(scope, lambda db: walk.neighbors(db, keys, depth, limit), by_key=True)
 
     async def edges(
         self, keys: Sequence[Key], scope: Scope, kinds: Collection[str] | None = None, limit: int = 1000
@@ -197,7 +200,7 @@ class SqlGraph:
         """
         walk = self._build_walk(scope, kinds, limit=limit)
         walk.params["retired"] = kinds is not None and set(kinds) == {EdgeKind.SUPERSEDES}
-        return await self._database.query(scope, lambda db: walk.edges(db, keys, limit))
+        return await self._database.query(scope, lambda db: walk.edges(db, keys, limit), by_key=True)
 
     async def rebuild(self, scope: Scope) -> int:
         """Make the user's edges again, in all channels; returns how many join two current records."""
@@ -217,23 +220,23 @@ class SqlGraph:
         asked: dict[str, Any] = {
             "user_id": scope.user_id,
             "channels": list(scope.readable_channels()),
-            "edge_kinds": [str(kind) for kind in EdgeKind if kinds is None or kind in kinds],
             "now": to_micros(self._clock.now()),
             "retired": False,
             "cap": max(limit, 0),
         }
-        return _GraphWalk(asked)
+        return _GraphWalk(asked, [kind for kind in EdgeKind if kinds is None or kind in kinds])
 
 
 class _GraphWalk:
     """One walk, inside a transaction."""
 
-    def __init__(self, params: dict[str, Any]) -> None:
+    def __init__(self, params: dict[str, Any], kinds: Sequence[EdgeKind]) -> None:
         self.params = params
+        self._kinds = kinds
 
     async def neighbors(self, db: SqlConnection, keys: Sequence[Key], depth: int, limit: int) -> list[Neighbor]:
         """Records within `depth` steps, nearest first, then by id; of a hop, no more than the limit leaves."""
-        frontier = await self._start_ordinals(db, keys)
+        frontier = await self._find_starts(db, keys)
         seen = set(frontier)
         reached: list[tuple[Key, int, _EdgeStep]] = []
         for distance in range(1, depth + 1):
@@ -245,37 +248,44 @@ class _GraphWalk:
                     found.setdefault(ordinal, (key, step))
             nearest = sorted(found.items(), key=lambda item: (item[1][0][1], item[1][0][0]))[: limit - len(reached)]
             reached += [(key, distance, step) for _, (key, step) in nearest]
-            frontier = [ordinal for ordinal, _ in nearest]
+            frontier = {ordinal: key[0] for ordinal, (key, _) in nearest}
             seen.update(frontier)
         edges = await self._describe_edges(db, [step for _, _, step in reached])
         return [Neighbor(key, distance, edge) for (key, distance, _), edge in zip(reached, edges, strict=True)]
 
     async def edges(self, db: SqlConnection, keys: Sequence[Key], limit: int) -> list[Edge]:
         """The edges at these records, by kind, source, target and id."""
-        steps = dict.fromkeys(step for _, _, step in await self._hop(db, await self._start_ordinals(db, keys)))
+        steps = dict.fromkeys(step for _, _, step in await self._hop(db, await self._find_starts(db, keys)))
         edges = await self._describe_edges(db, list(steps))
         return sorted(edges, key=lambda edge: (edge.edge_kind, edge.source, edge.target, edge.id))[:limit]
 
-    async def _start_ordinals(self, db: SqlConnection, keys: Sequence[Key]) -> list[int]:
-        found = await db.rows("graph.starts", **self.params, keys=Keys(keys)) if keys else []
-        return list(dict.fromkeys(ordinal for (ordinal,) in found))
+    async def _find_starts(self, db: SqlConnection, keys: Sequence[Key]) -> dict[int, str]:
+        """The visible ones of these records: kinds by ordinal, in their order."""
+        return dict(await db.rows("graph.starts", **self.params, keys=Keys(keys)) if keys else [])
 
-    async def _hop(self, db: SqlConnection, frontier: Sequence[int]) -> list[tuple[int, Key, _EdgeStep]]:
-        """Neighbors of the frontier: in its order, then by kind of edge, edges that go out first."""
-        rows = await db.rows("graph.hop", **self.params, frontier=list(frontier)) if frontier else []
-        return list(_iter_steps(rows))
+    async def _hop(self, db: SqlConnection, frontier: Mapping[int, str]) -> list[tuple[int, Key, _EdgeStep]]:
+        """Neighbors of records, by ordinal and kind: in their order, then by kind of edge, edges that go out first."""
+        asked = [
+            [(ordinal, kind) for ordinal, label in frontier.items() for kind in self._kinds if labels[kind] == label]
+            for labels in (_SOURCE_LABELS, _TARGET_LABELS)
+        ]
+        if not any(asked):
+            return []
+        outward, inward = map(json.dumps, asked)
+        names = "graph.hop_out", "graph.hop_in"
+        rows = await db.rows_of(*names, **self.params, outward=outward, inward=inward)
+        by_place = [{(ordinal, kind): json.loads(found) for ordinal, kind, found in each} for each in rows]
+        reached = []
+        for place in ((ordinal, str(kind)) for ordinal in frontier for kind in self._kinds):
+            for goes_out, found in zip((True, False), by_place, strict=True):
+                for other, edge, label, name in found.get(place, ()):
+                    source, target = (place[0], other) if goes_out else (other, place[0])
+                    reached.append((other, (label, name), _EdgeStep(source, place[1], target, edge)))
+        return reached
 
     async def _describe_edges(self, db: SqlConnection, steps: Sequence[_EdgeStep]) -> list[Edge]:
         rows = await db.rows("graph.describe", **self.params, steps=json.dumps(steps)) if steps else []
         return [_build_edge(self.params["user_id"], *row) for row in rows]
-
-
-def _iter_steps(rows: Sequence[Sequence[Any]]) -> Iterator[tuple[int, Key, _EdgeStep]]:
-    for ordinal, kind, outward, inward in rows:
-        for other, edge, label, name in json.loads(outward):
-            yield other, (label, name), _EdgeStep(ordinal, kind, other, edge)
-        for other, edge, label, name in json.loads(inward):
-            yield other, (label, name), _EdgeStep(other, kind, ordinal, edge)
 
 
 def _build_edge(user_id: str, kind: str, *row: Any) -> Edge:

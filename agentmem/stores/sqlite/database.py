@@ -428,8 +428,10 @@ class SqliteDatabase:
         lasting = self._durable if durable is None else durable
         return await self._pools()[0].run(functools.partial(self._write, function, lasting, prepare, on_committed))
 
-    async def query(self, principal: Principal, work: Work[T], *, timeout_seconds: float | None = None) -> T:
-        """See SqlDatabase. A file has no walls between users, and no deadline."""
+    async def query(
+        self, principal: Principal, work: Work[T], *, timeout_seconds: float | None = None, by_key: bool = False
+    ) -> T:
+        """See SqlDatabase. A file has no walls between users, no deadline, and one plan for a statement."""
         return await self._pools()[1].run(functools.partial(self._read, work))
 
     async def commit(

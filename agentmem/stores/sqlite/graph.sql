@@ -62,42 +62,38 @@ SELECT source, kind, target, edge FROM graph_edges WHERE user_id = :user_id;
 DELETE FROM projection_watermarks WHERE projection = 'graph' AND user_id = :user_id;
 
 -- name: starts
-SELECT r.slot FROM json_each(:keys) j
+SELECT r.slot, r.kind FROM json_each(:keys) j
 CROSS JOIN memory_records r ON r.user_id = :user_id AND r.kind = j.value ->> 0 AND r.id = j.value ->> 1
 WHERE r.channel IN (SELECT value FROM json_each(:channels)) AND r.status NOT IN ('forgotten', 'archived')
   AND (:retired OR (r.superseded_at IS NULL AND (r.valid_to IS NULL OR r.valid_to > :now)))
 ORDER BY j.key;
 
--- name: hop
--- For each record of the frontier and each kind, the newest visible neighbours of either direction: a hub of one kind
--- cannot crowd out the others.
-SELECT f.value, k.value, (
-    SELECT json_group_array(json_array(target, edge, kind, id)) FROM (
-        SELECT e.target, e.edge, r.kind, r.id FROM graph_edges e
-        CROSS JOIN memory_records r ON r.user_id = e.user_id AND r.slot = e.target
-        LEFT JOIN memory_records s ON s.user_id = e.user_id AND s.slot = e.edge
-        WHERE e.user_id = :user_id AND e.source = f.value AND e.kind = k.value AND e.target >= 0
-          AND r.channel IN (SELECT value FROM json_each(:channels)) AND r.status NOT IN ('forgotten', 'archived')
-          AND (:retired OR (r.superseded_at IS NULL AND (r.valid_to IS NULL OR r.valid_to > :now)))
-          AND (e.edge < 0 OR (
-              s.channel IN (SELECT value FROM json_each(:channels)) AND s.status NOT IN ('forgotten', 'archived')
-              AND (:retired OR (s.superseded_at IS NULL AND (s.valid_to IS NULL OR s.valid_to > :now)))))
-        ORDER BY e.target DESC, e.edge DESC LIMIT :cap)
-), (
-    SELECT json_group_array(json_array(source, edge, kind, id)) FROM (
-        SELECT e.source, e.edge, r.kind, r.id FROM graph_edges e
-        CROSS JOIN memory_records r ON r.user_id = e.user_id AND r.slot = e.source
-        LEFT JOIN memory_records s ON s.user_id = e.user_id AND s.slot = e.edge
-        WHERE e.user_id = :user_id AND e.target = f.value AND e.kind = k.value AND e.source >= 0
-          AND r.channel IN (SELECT value FROM json_each(:channels)) AND r.status NOT IN ('forgotten', 'archived')
-          AND (:retired OR (r.superseded_at IS NULL AND (r.valid_to IS NULL OR r.valid_to > :now)))
-          AND (e.edge < 0 OR (
-              s.channel IN (SELECT value FROM json_each(:channels)) AND s.status NOT IN ('forgotten', 'archived')
-              AND (:retired OR (s.superseded_at IS NULL AND (s.valid_to IS NULL OR s.valid_to > :now)))))
-        ORDER BY e.source DESC, e.edge DESC LIMIT :cap)
-)
-FROM json_each(:frontier) f CROSS JOIN json_each(:edge_kinds) k
-ORDER BY f.key, k.key;
+-- name: hop_out
+-- For each record of the frontier and each kind, the newest visible neighbors: a hub of one kind cannot crowd out the others.
+SELECT w.value ->> 0, w.value ->> 1, (SELECT json_group_array(json_array(target, edge, kind, id)) FROM (
+    SELECT e.target, e.edge, r.kind, r.id FROM graph_edges e
+    CROSS JOIN memory_records r ON r.user_id = e.user_id AND r.slot = e.target
+    LEFT JOIN memory_records s ON s.user_id = e.user_id AND s.slot = e.edge
+    WHERE e.user_id = :user_id AND e.source = w.value ->> 0 AND e.kind = w.value ->> 1 AND e.target >= 0
+      AND r.channel IN (SELECT value FROM json_each(:channels)) AND r.status NOT IN ('forgotten', 'archived')
+      AND (:retired OR (r.superseded_at IS NULL AND (r.valid_to IS NULL OR r.valid_to > :now)))
+      AND (e.edge < 0 OR (s.channel IN (SELECT value FROM json_each(:channels)) AND s.status NOT IN ('forgotten', 'archived')
+      AND (:retired OR (s.superseded_at IS NULL AND (s.valid_to IS NULL OR s.valid_to > :now)))))
+    ORDER BY e.target DESC, e.edge DESC LIMIT :cap))
+FROM json_each(:outward) w;
+
+-- name: hop_in
+SELECT w.value ->> 0, w.value ->> 1, (SELECT json_group_array(json_array(source, edge, kind, id)) FROM (
+    SELECT e.source, e.edge, r.kind, r.id FROM graph_edges e
+    CROSS JOIN memory_records r ON r.user_id = e.user_id AND r.slot = e.source
+    LEFT JOIN memory_records s ON s.user_id = e.user_id AND s.slot = e.edge
+    WHERE e.user_id = :user_id AND e.target = w.value ->> 0 AND e.kind = w.value ->> 1 AND e.source >= 0
+      AND r.channel IN (SELECT value FROM json_each(:channels)) AND r.status NOT IN ('forgotten', 'archived')
+      AND (:retired OR (r.superseded_at IS NULL AND (r.valid_to IS NULL OR r.valid_to > :now)))
+      AND (e.edge < 0 OR (s.channel IN (SELECT value FROM json_each(:channels)) AND s.status NOT IN ('forgotten', 'archived')
+      AND (:retired OR (s.superseded_at IS NULL AND (s.valid_to IS NULL OR s.valid_to > :now)))))
+    ORDER BY e.source DESC, e.edge DESC LIMIT :cap))
+FROM json_each(:inward) w;
 
 -- name: describe
 SELECT e.kind, a.kind, a.id, b.kind, b.id, e.edge, o.id, o.channel, o.recorded_at, o.seq, c.operation_id,
