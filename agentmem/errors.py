@@ -12,7 +12,7 @@ AgentMemError
   RateLimited            too many recalls; `retry_after` seconds
   BudgetExceeded            a run has used up the calls, tokens or dollars it was given
   StoreError             the stores
-    StoreUnavailable     cannot be reached, or full
+    StoreUnavailable     cannot be reached, or full, or refuses the user or the password (AuthenticationFailed)
     SchemaMismatch       written by another version of the schema
     CorruptStore         damaged; nothing was overwritten
   ModelError             the models
@@ -85,6 +85,10 @@ class StoreError(AgentMemError):
 
 class StoreUnavailable(StoreError):
     """A store cannot be reached or cannot take more data; what was acknowledged is safe."""
+
+
+class AuthenticationFailed(StoreUnavailable):
+    """The server answers, but refuses this user or this password."""
 
 
 class SchemaMismatch(StoreError):

@@ -138,7 +138,7 @@ async def _check_session(settings: Settings, url: str) -> Finding:
     try:
         server = await session.server_info()
     except StoreError as error:
-        fix = "memory goes on without short-lived values; start it, or check session_url"
+        fix = "memory goes on without short-lived values; start it, or check session_url and session_password_file"
         return Finding("warning", "session", str(error), fix)
     finally:
         await session.close()

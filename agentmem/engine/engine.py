@@ -469,14 +469,14 @@ async def open_engine(settings: Settings) -> Engine:
     stack = await open_stores(settings, clock)
     try:
         log, replica = stack.log, stack.replicated_graph
-        (opening, notices), llms = await _count_opening(log, settings), LLMRegistry(settings)
+        opening, llms = await _count_opening(log, settings, stack.notices), LLMRegistry(settings)
         engine = Engine(
             settings=settings,
             clock=clock,
             ids=RandomIds(clock) if settings.seed is None else SeededIds(clock, settings.seed, opening),
             log=log,
             graph=stack.graph,
-            graph_projection=None if replica is None else GraphProjection(replica, log, clock),
+            graph_projection=None if replica is None else GraphProjection(replica, log, clock, notices=stack.notices),
             session=stack.session,
             vector_projections=[],
             auditor=Auditor(settings),
@@ -487,8 +487,10 @@ async def open_engine(settings: Settings) -> Engine:
             admin=stack.admin,
             job_queue=stack.job_queue,
             api_keys=stack.api_keys,
-            notices=notices,
+            notices=stack.notices,
         )
+        if engine.graph_projection is not None:
+            await engine.graph_projection.probe()
         for embedder in await open_recorded_embedders(settings, log, engine.notices):
             await add_projection(engine, embedder)
         if engine.graph_projection is not None and stack.graph_node_vectors is not None:
@@ -504,14 +506,15 @@ async def open_engine(settings: Settings) -> Engine:
         raise
 
 
-async def _count_opening(log: LogStore, settings: Settings) -> tuple[int, list[str]]:
+async def _count_opening(log: LogStore, settings: Settings, notices: list[str]) -> int:
     """Which opening of the store this is; where it cannot be written, 0 and a notice. Seeded ids need the number."""
     try:
-        return await log.increment_openings(), []
+        return await log.increment_openings()
     except StoreUnavailable as error:
         if settings.seed is not None:
             raise
-        return 0, [f"This memory can be read and takes no writes: {error}"]
+        notices.append(f"This memory can be read and takes no writes: {error}")
+        return 0
 
 
 def _open_reranker(settings: Settings, llms: LLMRegistry) -> Reranker | None:

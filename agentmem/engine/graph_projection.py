@@ -14,6 +14,7 @@ from dataclasses import dataclass, field, replace
 from agentmem.core.changes import JournalEntry
 from agentmem.core.clock import Clock
 from agentmem.core.event_loop import Backoff, loop_time
+from agentmem.core.outage import Outage
 from agentmem.core.record import Key
 from agentmem.core.scope import Scope
 from agentmem.core.telemetry import WARNING, log_event
@@ -26,6 +27,7 @@ CHANGE_BATCH_SIZE = 500  # changes applied at once, of all users together
 USERS_PER_TRANSACTION = 20  # in one transaction
 MAX_TRACKED_USERS = 10_000  # that wait, and whose watermark is remembered
 BACKOFF_SECONDS = 5.0  # seconds without tries after the graph was away
+OPENING_SECONDS = 2.0  # for the first answer; what comes later is found out by the first write
 MAX_ATTEMPTS = 3  # of one change, before it is parked
 # changes of a user just written here that are kept until they are applied, to spare reading them
 MAX_RECENT_ENTRIES = 20
@@ -47,6 +49,7 @@ class GraphProjection:
     clock: Clock
     graph_vectors: GraphVectorProjection | None = None  # what comes after it
     last_error: str = ""
+    notices: list[str] = field(default_factory=list)  # where it says that somebody has to act before it can follow
     _queue: dict[str, Waiters] = field(default_factory=dict)  # users with something to apply, and who waits for it
     # the end of what they lack, without a gap
     _recent_entries: dict[str, list[JournalEntry]] = field(default_factory=dict)
@@ -60,10 +63,27 @@ class GraphProjection:
     _task: asyncio.Task[None] | None = None
     _wake_event: asyncio.Event = field(default_factory=asyncio.Event)
 
+    def __post_init__(self) -> None:
+        self._outage = Outage(self.name, "Memory is complete, but the graph does not follow", self.notices)
+
     @property
     def name(self) -> str:
         """The projection's name in watermarks and lag."""
         return "graph"
+
+    async def probe(self) -> None:
+        """Find out whether the graph can be used. When not, the log or `notices` say so; nothing is raised."""
+        try:
+            async with asyncio.timeout(OPENING_SECONDS):
+                await self.graph.watermark("")
+        except TimeoutError:
+            self._note_outage(StoreUnavailable(f"the graph did not answer within {OPENING_SECONDS:g} s"))
+        except StoreError as error:
+            self._note_outage(error)
+
+    def _note_outage(self, error: StoreError) -> None:
+        self.last_error = str(error)
+        self._outage.begin(error)
 
     def is_backing_off(self) -> bool:
         """Whether the graph was away a moment ago and is left alone."""
@@ -118,7 +138,7 @@ class GraphProjection:
             before = standing
 
     async def watermark(self, user_id: str) -> int:
-        """The graph's own; while it is away, what this process knows of it."""
+        """The graph's own; while it cannot be used, what this process knows of it."""
         with suppress(StoreUnavailable):
             return await self.graph.watermark(user_id)
         return self._local_watermarks.get(user_id, 0)
@@ -198,10 +218,10 @@ class GraphProjection:
             if not isinstance(error, StoreError):
                 raise
             self._recent_entries.clear()  # until the graph is back, some of it may be erased
-            log_event(WARNING, "graph_away", users=len(users), error=str(error))
-            self.last_error = str(error)
+            self._note_outage(error)
             self._backoff.start()
         else:
+            self._outage.end()
             for user in left:
                 if user in self._queue:  # who asks now means the log as it is now
                     self._target_seqs.pop(user, None)
@@ -214,7 +234,9 @@ class GraphProjection:
             for user, waiting in waiters_by_user.items()
             if (entries := self._take_recent_entries(user, waiting))
         }
-        if unknown := [user for user in waiters_by_user if user not in self._local_watermarks and user not in given]:
+        # After an outage it may be another graph; and only who was asked is back.
+        trusted = {} if self._outage else self._local_watermarks
+        if unknown := [user for user in waiters_by_user if user not in trusted and user not in given]:
             self._local_watermarks |= await self.graph.watermarks(unknown)
         share, todo = max(1, CHANGE_BATCH_SIZE // len(waiters_by_user)), {}
         for user, waiting in waiters_by_user.items():

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
 from contextlib import AsyncExitStack
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -29,7 +29,7 @@ OpenIndex = Callable[[str, int, int], Awaitable[VectorIndex]]
 class Stores:
     """Open stores. `graph` is in the log's database; `replicated_graph` is one on a server that follows it, if any.
 
-    `graph_node_vectors` exists only with the setting `graph_vectors`.
+    `graph_node_vectors` exists only with the setting `graph_vectors`. In `notices` stores say that somebody has to act.
     """
 
     log: LogStore
@@ -41,25 +41,27 @@ class Stores:
     api_keys: ApiKeyStore
     open_index: OpenIndex
     graph_node_vectors: GraphNodeVectors | None = None
+    notices: list[str] = field(default_factory=list)
 
 
 async def open_stores(settings: Settings, clock: Clock) -> Stores:
     """Open all stores, or none. Raises ConfigError, SchemaMismatch, CorruptStore or StoreUnavailable."""
+    notices = list[str]()
     async with AsyncExitStack() as opened:
         if settings.log_server_url is None:
             from agentmem.stores import sqlite  # lazy: loads the driver
 
             log = await sqlite.open_log(settings.database, clock, policy=settings)
             opened.push_async_callback(log.close)
-            session = await _open_session(settings, clock, can_write=not log.database.write_obstacle)
+            session = await _open_session(settings, clock, notices, can_write=not log.database.write_obstacle)
             upkeep, open_index = sqlite.SqliteAdmin(log.database), partial(sqlite.open_vectors, log.database)
             stack = _join_stores(log, session, upkeep, open_index, clock)
         else:
-            session = await _open_session(settings, clock)
+            session = await _open_session(settings, clock, notices)
             opened.push_async_callback(session.close)
             stack = await _open_servers(settings, clock, session, opened)
         opened.pop_all()  # nothing failed: the caller closes them
-        return stack
+        return replace(stack, notices=notices)
 
 
 async def _open_servers(settings: Settings, clock: Clock, session: SessionStore, exit_stack: AsyncExitStack) -> Stores:
@@ -88,12 +90,16 @@ def _join_stores(
     return Stores(log, graph, None, session, admin, job_queue, api_keys, open_index)
 
 
-async def _open_session(settings: Settings, clock: Clock, *, can_write: bool = True) -> SessionStore:
+async def _open_session(
+    settings: Settings, clock: Clock, notices: list[str], *, can_write: bool = True
+) -> SessionStore:
     """The session cache; in this process where it is a file and nothing can be written."""
     if (url := settings.session_server_url) is not None:
         from agentmem.stores import redis  # lazy: an extra
 
-        return await redis.open_session(url, clock)
+        session = await redis.open_session(url, clock, notices)
+        await session.probe()
+        return session
     from agentmem.stores import sqlite
 
     assert settings.session_file is not None

@@ -67,11 +67,11 @@ class LogWithGraph:
 async def open_server_graph(url: str, log: SqliteLog, clock: Clock | None = None) -> AsyncIterator[Neo4jGraph]:
     """The graph of a log on a server, whose schema is made by whoever comes first."""
     clock = clock or ManualClock()
+    graph = await open_graph(url, clock, log, store_id=STORE_ID)
     try:
-        graph = await open_graph(url, clock, log, store_id=STORE_ID)
+        await graph.database.ensure_ready()
     except SchemaMismatch:
         await migrate(url, START, store_id=STORE_ID)
-        graph = await open_graph(url, clock, log, store_id=STORE_ID)
     try:
         yield graph
     finally:

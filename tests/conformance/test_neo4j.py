@@ -361,9 +361,16 @@ async def test_every_label_and_type_has_its_constraint(kept: LogWithGraph, walks
     assert states == [["ONLINE"]]
 
 
+async def look(graph: Neo4jGraph) -> None:
+    try:
+        await graph.watermark("ann")
+    finally:
+        await graph.close()
+
+
 async def test_a_database_of_another_store_is_refused(kept: LogWithGraph, neo4j_url: str) -> None:
     with pytest.raises(SchemaMismatch, match="belongs to another store"):
-        await open_graph(neo4j_url, ManualClock(), kept.log, store_id="somebody else's")
+        await look(await open_graph(neo4j_url, ManualClock(), kept.log, store_id="somebody else's"))
     with pytest.raises(SchemaMismatch, match="belongs to another store"):
         await migrate(neo4j_url, START, store_id="somebody else's")
     assert await migrate(neo4j_url, START, store_id=STORE_ID) == 0
@@ -374,7 +381,7 @@ async def test_a_database_that_lacks_a_step_is_refused(kept: LogWithGraph, neo4j
         (tmp_path / f"{step.version:04}_{step.name}.cypher").write_text(step.text, encoding="utf-8")
     (tmp_path / f"{len(load_migrations('neo4j')) + 1:04}_more.cypher").write_text("// nothing yet", encoding="utf-8")
     with pytest.raises(SchemaMismatch, match="run agentmem admin migrate"):
-        await open_graph(neo4j_url, ManualClock(), kept.log, store_id=STORE_ID, schema=tmp_path)
+        await look(await open_graph(neo4j_url, ManualClock(), kept.log, store_id=STORE_ID, schema=tmp_path))
 
 
 # -- the statements

@@ -7,6 +7,7 @@ connects again.
 from __future__ import annotations
 
 import asyncio
+import logging
 import os
 import re
 from collections.abc import Awaitable, Callable, Iterator, Mapping
@@ -16,7 +17,15 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeVar, cast
 from urllib.parse import unquote, urlsplit
 
 from agentmem.core.redaction import SecretText, failure_reason
-from agentmem.errors import AgentMemError, Closed, ConfigError, SchemaMismatch, StoreError, StoreUnavailable
+from agentmem.errors import (
+    AgentMemError,
+    AuthenticationFailed,
+    Closed,
+    ConfigError,
+    SchemaMismatch,
+    StoreError,
+    StoreUnavailable,
+)
 
 if TYPE_CHECKING:
     from neo4j import AsyncDriver, AsyncResult
@@ -97,10 +106,11 @@ def translate_errors(address: Address) -> Iterator[None]:
     except AgentMemError:
         raise
     except Neo4jError as error:
-        code, message = error.code or "", error.message or str(error)
+        code, message = error.code or "", _first_line(error.message or str(error))
         if code.startswith("Neo.ClientError.Security."):
             raise AuthenticationFailed(
-                f"{address.display_uri} refused the user or the password in graph_url ({code})"
+                f"{address.display_uri}: authentication failed; check user and password in graph_url or "
+                f"graph_password_file ({code})"
             ) from None
         if code in _DATA_ERROR_CODES:
             raise StoreError(f"{address.display_uri} cannot hold what was to be written ({code})") from None
@@ -110,7 +120,7 @@ def translate_errors(address: Address) -> Iterator[None]:
     except TimeoutError:
         raise StoreUnavailable(f"{address.display_uri} did not answer in time") from None
     except DriverError as error:
-        raise StoreUnavailable(f"{address.display_uri} cannot be reached: {error}") from None
+        raise StoreUnavailable(f"{address.display_uri} cannot be reached: {_first_line(str(error))}") from None
     except OSError as error:
         raise StoreUnavailable(f"{address.display_uri} cannot be reached: {failure_reason(error)}") from None
     except (ValueError, TypeError, OverflowError) as error:  # of the driver, when it packs a value
@@ -118,8 +128,12 @@ def translate_errors(address: Address) -> Iterator[None]:
         raise StoreError(f"{address.display_uri} cannot hold what was to be written ({kind})") from None
 
 
-class AuthenticationFailed(StoreUnavailable):
-    """The server answers, but not to this user and password."""
+def _first_line(text: str) -> str:
+    return text.partition("\n")[0].strip().rstrip(":")
+
+
+class UnusableGraph(SchemaMismatch, StoreUnavailable):
+    """The server answers, but the graph is another store's, or at another schema; memory goes on without it."""
 
 
 class Neo4jDatabase:
@@ -148,7 +162,7 @@ class Neo4jDatabase:
         self._current_driver: AsyncDriver | None = None
         self._lock = asyncio.Lock()
         self._is_checked = False
-        self._failed_at, self._failure = float("-inf"), ""
+        self._failed_at, self._failure = float("-inf"), StoreUnavailable()
 
     async def read(self, work: Callable[[Transaction], Awaitable[T]]) -> T:
         """Run a function in a read transaction."""
@@ -163,9 +177,10 @@ class Neo4jDatabase:
     async def ensure_ready(self) -> None:
         """Make sure that the server is there and the graph is ours.
 
-        Raises StoreUnavailable at once while a failure is less than a second old, and whatever `check_schema` finds.
+        Raises StoreUnavailable, and at once the same again while it is less than a second old. It is
+        AuthenticationFailed or UnusableGraph where the server answers and somebody has to act.
         """
-        driver = self._ensure_driver()
+        driver = self.ensure_driver()
         if not self._is_checked:
             async with self._lock:
                 await self._check_once(driver)
@@ -175,11 +190,11 @@ class Neo4jDatabase:
         if self._is_checked:  # since somebody else had the lock
             return
         if now() - self._failed_at < BACKOFF_SECONDS:
-            raise StoreUnavailable(self._failure)
+            raise type(self._failure)(str(self._failure))
         try:
             await self._check_server(driver)
         except StoreUnavailable as error:
-            self._failed_at, self._failure = now(), str(error)
+            self._failed_at, self._failure = now(), error
             raise
         self._is_checked = True
 
@@ -195,7 +210,7 @@ class Neo4jDatabase:
     async def _transact(self, mode: str, work: Callable[[Transaction], Awaitable[T]], timeout_seconds: float) -> T:
         from neo4j import unit_of_work
 
-        driver = self._ensure_driver()
+        driver = self.ensure_driver()
         bookmarks = driver.execute_query_bookmark_manager  # so that a process reads what it wrote, on a cluster too
         limited = unit_of_work(metadata={"application": "agentmem"}, timeout=timeout_seconds)(work)
         try:
@@ -209,7 +224,8 @@ class Neo4jDatabase:
             self._is_checked = False
             raise
 
-    def _ensure_driver(self) -> AsyncDriver:
+    def ensure_driver(self) -> AsyncDriver:
+        """The driver of this process, made at the first call. Raises Closed and ConfigError."""
         if self._closed:
             raise Closed(f"the connection to {self.address.display_uri} was closed")
         if os.getpid() != self._pid:
@@ -237,6 +253,8 @@ def _open_driver(address: Address, retry_seconds: float) -> AsyncDriver:
         import neo4j
     except ImportError as error:
         raise ConfigError("graph_url needs the Neo4j driver: pip install 'agentmem-graph[neo4j]'") from error
+    if (logger := logging.getLogger("neo4j")).level == logging.NOTSET:
+        logger.setLevel(logging.CRITICAL)  # of a server that is away it logs every try; the errors here say the same
     try:
         return neo4j.AsyncGraphDatabase.driver(
             address.uri,
@@ -257,4 +275,4 @@ def _check_server_version(address: Address, agent: str) -> None:
     version = re.match(r"Neo4j/(\d+)\.(\d+)", agent)
     if version is None or (int(version[1]), int(version[2])) < MIN_SERVER_VERSION:
         wanted = ".".join(map(str, MIN_SERVER_VERSION))
-        raise SchemaMismatch(f"{address.display_uri} is {agent}; the graph needs Neo4j {wanted} or newer")
+        raise UnusableGraph(f"{address.display_uri} is {agent}; the graph needs Neo4j {wanted} or newer")

@@ -99,7 +99,7 @@ class _Neo4jDiagnostics:
         try:
             ((version, edition),) = await self._fetch_rows("server")
         except AgentMemError as error:
-            fix = "memory goes on without links; start it, or check graph_url: place, user, password and version"
+            fix = "memory goes on without it; start it, or check graph_url: place, user, password and version"
             self.add_finding("neo4j", str(error), fix, level="error")
             return
         self.add_finding("neo4j", f"{self.database.address.display_uri} answers, version {version}, {edition}")

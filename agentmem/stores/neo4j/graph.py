@@ -18,8 +18,8 @@ from agentmem.core.edges import EdgeTriple
 from agentmem.core.record import Key
 from agentmem.core.records import Edge, EdgeKind
 from agentmem.core.scope import Scope
-from agentmem.errors import ConfigError, Conflict, InvalidRecord, StoreUnavailable
-from agentmem.stores.neo4j.database import AuthenticationFailed, Neo4jDatabase, Transaction, fetch_rows, parse_address
+from agentmem.errors import Conflict, InvalidRecord
+from agentmem.stores.neo4j.database import Neo4jDatabase, Transaction, fetch_rows, parse_address
 from agentmem.stores.neo4j.migrations import build_schema_check, graph_query, graph_update
 from agentmem.stores.neo4j.write import HIDDEN, GraphBatch, build_edge, node_key, parse_node_key
 from agentmem.stores.protocols import RecordReader
@@ -131,23 +131,12 @@ async def open_graph(
     """The graph of a store at `neo4j://user:password@host:7687`, or with `credentials` {user, password} beside the URL.
 
     The clock says which facts have ended, `records` is what `rebuild` reads, `schema` a folder of schema files in place
-    of the package's own. A server that is away is found out by the first call. Raises ConfigError for a URL, a user or
-    a password that cannot work and for a missing driver, SchemaMismatch for a database that is not migrated, is newer
-    or belongs to another store.
+    of the package's own. Asks the server nothing: what keeps it from being used is raised by the calls that need it.
+    Raises ConfigError for a URL that cannot work and for a missing driver.
     """
-    database = Neo4jDatabase(
-        parse_address(url, credentials), build_schema_check(load_migrations("neo4j", schema), store_id)
-    )
-    try:
-        await database.ensure_ready()
-    except AuthenticationFailed as error:
-        await database.close()
-        raise ConfigError(str(error)) from None
-    except StoreUnavailable:
-        pass  # the call that needs it raises it
-    except BaseException:
-        await database.close()
-        raise
+    check = build_schema_check(load_migrations("neo4j", schema), store_id)
+    database = Neo4jDatabase(parse_address(url, credentials), check)
+    database.ensure_driver()
     return Neo4jGraph(database, clock, records)
 
 

@@ -16,7 +16,7 @@ from typing import Any
 
 from agentmem.core.records import EdgeKind
 from agentmem.errors import SchemaMismatch
-from agentmem.stores.neo4j.database import Neo4jDatabase, Transaction, fetch_rows, parse_address
+from agentmem.stores.neo4j.database import Neo4jDatabase, Transaction, UnusableGraph, fetch_rows, parse_address
 from agentmem.text.templates import Migration, load_migrations, load_templates
 
 _CYPHER = load_templates(__package__, "migrations.cypher")
@@ -68,13 +68,13 @@ async def migrate(
 
 
 def build_schema_check(steps: Sequence[Migration], store_id: str) -> Callable[[Transaction], Awaitable[None]]:
-    """What a connection does before it is used: SchemaMismatch unless the graph is this store's and at this schema."""
+    """What a connection does before it is used: UnusableGraph unless the graph is this store's and at this schema."""
 
     async def examine(tx: Transaction) -> None:
         version, owner = await _state(tx)
         _check_owner_and_version(version, owner or store_id, steps, store_id)
         if version < len(steps) or owner is None:
-            raise SchemaMismatch(
+            raise UnusableGraph(
                 f"the graph has schema {version}, this version needs {len(steps)}: run agentmem admin migrate"
             )
 
@@ -120,12 +120,12 @@ def _build_work(statement: str) -> Callable[[Transaction], Awaitable[list[Any]]]
 
 def _check_owner_and_version(version: int, owner: str | None, steps: Sequence[Migration], store_id: str) -> None:
     if version > len(steps):
-        raise SchemaMismatch(
+        raise UnusableGraph(
             f"the graph has schema {version}, written by a newer version; this one knows schema {len(steps)}. "
             "Upgrade with: pip install --upgrade agentmem-graph"
         )
     if owner != store_id:
-        raise SchemaMismatch(
+        raise UnusableGraph(
             f"the graph belongs to another store ({owner}), this one is {store_id}; "
             "set graph_url to its own database, or empty this one and run: "
             "agentmem admin migrate, agentmem admin rebuild"

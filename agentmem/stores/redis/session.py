@@ -12,14 +12,16 @@ import math
 import os
 import re
 from collections.abc import Awaitable, Callable, Iterator, Sequence
+from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 from urllib.parse import quote, unquote
 
 from agentmem.core.clock import Clock, to_micros
+from agentmem.core.outage import Outage
 from agentmem.core.redaction import failure_reason
 from agentmem.core.scope import Scope
-from agentmem.errors import Closed, ConfigError, InvalidRecord, StoreUnavailable
+from agentmem.errors import AuthenticationFailed, Closed, ConfigError, InvalidRecord, StoreUnavailable
 from agentmem.text.templates import load_templates
 
 if TYPE_CHECKING:
@@ -47,8 +49,9 @@ class RedisClient:
     again.
     """
 
-    def __init__(self, url: str) -> None:
+    def __init__(self, url: str, notices: list[str] | None = None) -> None:
         self._url = url
+        self._outage = Outage("session", "Short-lived values cannot be kept", [] if notices is None else notices)
         self._closed = False
         self._inherited: list[Any] = []
         self._start()
@@ -74,15 +77,20 @@ class RedisClient:
         try:
             async with asyncio.timeout(REQUEST_TIMEOUT_SECONDS):
                 try:
-                    return await request(client)
+                    answer = await request(client)
                 except redis.AuthenticationError:
                     raise
                 except redis.ConnectionError:
                     if not is_idempotent:
                         raise
-                return await request(client)
+                    answer = await request(client)
         except (redis.RedisError, OSError) as error:
-            raise StoreUnavailable(f"Redis at {self.address} cannot be used: {_describe_error(error)}") from None
+            kind = AuthenticationFailed if isinstance(error, redis.AuthenticationError) else StoreUnavailable
+            failure = kind(f"Redis at {self.address} cannot be used: {_describe_error(error)}")
+            self._outage.begin(failure)
+            raise failure from None
+        self._outage.end()
+        return answer
 
     async def close(self) -> None:
         """Close the connections."""
@@ -147,13 +155,14 @@ def _build_client(url: str) -> Redis:
     return Redis.from_pool(pool)
 
 
-async def open_session(url: str, clock: Clock) -> RedisSession:
+async def open_session(url: str, clock: Clock, notices: list[str] | None = None) -> RedisSession:
     """The session cache at `redis://user:password@host:6379/0`, or `rediss://` with TLS.
 
-    Nothing is sent yet: a server that is down fails no opening, only what is asked of it. Raises ConfigError for a URL
-    that cannot work, and when the driver is not installed.
+    Nothing is sent yet: a server that is down fails no opening, only what is asked of it. While it refuses user or
+    password, `notices` has a line that says so. Raises ConfigError for a URL that cannot work, and when the driver is
+    not installed.
     """
-    return RedisSession(RedisClient(url), clock)
+    return RedisSession(RedisClient(url, notices), clock)
 
 
 class RedisSession:
@@ -237,6 +246,11 @@ class RedisSession:
         """The server's `version`, and its `policy` when memory is full; StoreUnavailable when it cannot be reached."""
         info = await self._client.execute(lambda redis: redis.info(), is_idempotent=True)
         return {"version": str(info["redis_version"]), "policy": str(info["maxmemory_policy"])}
+
+    async def probe(self) -> None:
+        """Find out whether it can be used, for the notices; raises nothing when it cannot."""
+        with suppress(StoreUnavailable):
+            await self._client.execute(lambda redis: redis.ping(), is_idempotent=True)
 
     async def close(self) -> None:
         """Close the connections."""
