@@ -71,7 +71,9 @@ async def open_server_graph(url: str, log: SqliteLog, clock: Clock | None = None
     try:
         await graph.database.ensure_ready()
     except SchemaMismatch:
+        await graph.close()
         await migrate(url, START, store_id=STORE_ID)
+        graph = await open_graph(url, clock, log, store_id=STORE_ID)
     try:
         yield graph
     finally:

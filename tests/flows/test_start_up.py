@@ -78,26 +78,21 @@ async def repair_graph(how: str, url: str, memory: AsyncAgentMemory) -> None:
         await migrate(memory.settings)
 
 
-@pytest.mark.parametrize(
-    "how, words, check",
-    [
-        ("password", "authentication failed; check user and password in graph_url", "neo4j"),
-        ("empty", "run agentmem admin migrate", "graph schema"),
-        ("foreign", "the graph belongs to another store (of others)", "graph owner"),
-    ],
-)
+# What the notice has, and which check of the diagnosis fails.
+EXPECTED = {
+    "password": ("authentication failed; check user and password in graph_url", "neo4j"),
+    "empty": ("run agentmem admin migrate", "graph schema"),
+    "foreign": ("the graph belongs to another store (of others)", "graph owner"),
+}
+
+
+@pytest.mark.parametrize("how", EXPECTED)
 async def test_a_memory_opens_without_its_graph_and_follows_when_it_can(
-    how: str,
-    words: str,
-    check: str,
-    postgres_copy: str,
-    empty_neo4j: str,
-    home: Path,
-    caplog: pytest.LogCaptureFixture,
+    how: str, postgres_copy: str, empty_neo4j: str, home: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.INFO, "agentmem")
     settings: dict[str, Any] = {"home": home, "log_url": postgres_copy, "embedder": "hash"}
-    url = await break_graph(how, empty_neo4j, settings)
+    url, (words, check) = await break_graph(how, empty_neo4j, settings), EXPECTED[how]
     try:
         async with AsyncAgentMemory("ann", graph_url=url, **settings) as memory:
             (notice,) = memory.engine.notices
