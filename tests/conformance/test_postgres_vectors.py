@@ -228,6 +228,10 @@ async def test_an_erasure_waits_for_a_writer_and_a_writer_for_an_erasure(
     async def erase_slowly(db: PostgresConnection) -> None:
         await vectors.erase(db, "ann", [0])
         await db.execute(
+            "INSERT INTO memory_changes (user_id, seq, change_id, operation_id, operation, actor, at) "
+            "VALUES ('ann', 1, 'c', 'o', 'erase', 'me', 0)"
+        )
+        await db.execute(
             "INSERT INTO memory_versions (user_id, slot, seq, kind, id, erased) VALUES ('ann', 0, 1, 'Turn', 't', true)"
         )
         await fetched(db, "SELECT 1")

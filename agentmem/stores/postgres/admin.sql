@@ -39,11 +39,10 @@ SELECT (SELECT value FROM store_meta WHERE user_id = '_system' AND name = 'embed
        (SELECT value FROM store_meta WHERE user_id = '_system' AND name = 'embedder_next')
 
 -- name: set_meta
-INSERT INTO store_meta (name, value) VALUES (%(name)s, %(value)s)
-ON CONFLICT (user_id, name) DO UPDATE SET value = excluded.value
+SELECT set_store_meta(ARRAY[%(name)s::text], ARRAY[%(value)s::text], true)
 
 -- name: drop_meta
-DELETE FROM store_meta WHERE user_id = '_system' AND name = %(name)s
+SELECT drop_store_meta(%(name)s)
 
 -- name: users_with_dead_letters
 SELECT DISTINCT user_id FROM parked_changes WHERE projection = %(projection)s ORDER BY user_id

@@ -29,22 +29,20 @@ INSERT INTO memory_changes (user_id, seq, change_id, operation_id, operation, ac
 VALUES (%(user_id)s, %(seq)s, %(change_id)s, %(operation_id)s, 'erase', 'user', %(at)s)
 
 -- name: blank_changes
-UPDATE memory_changes SET cause = '', payload = 'erased' WHERE user_id = %(user_id)s AND seq IN (
-    SELECT seq FROM memory_versions WHERE user_id = %(user_id)s AND slot = ANY(%(ordinals)s::integer[]))
+SELECT blank_changes(%(ordinals)s::integer[])
 
 -- name: blank_dead_letters
 UPDATE parked_changes SET reason = 'erased' WHERE user_id = %(user_id)s AND seq IN (
     SELECT seq FROM memory_versions WHERE user_id = %(user_id)s AND slot = ANY(%(ordinals)s::integer[]))
 
 -- name: drop_versions
-DELETE FROM memory_versions WHERE user_id = %(user_id)s AND slot = ANY(%(ordinals)s::integer[])
+SELECT drop_versions(%(ordinals)s::integer[])
 
 -- name: blank_older
-UPDATE memory_changes SET cause = '', payload = 'erased' WHERE user_id = %(user_id)s AND seq IN (
-    SELECT seq FROM memory_versions WHERE user_id = %(user_id)s AND slot = %(ordinal)s AND seq < %(latest)s)
+SELECT blank_changes(ARRAY[%(ordinal)s::integer], %(latest)s)
 
 -- name: drop_older
-DELETE FROM memory_versions WHERE user_id = %(user_id)s AND slot = %(ordinal)s AND seq < %(latest)s
+SELECT drop_versions(ARRAY[%(ordinal)s::integer], %(latest)s)
 
 -- name: drop_records
 DELETE FROM memory_records WHERE user_id = %(user_id)s AND slot = ANY(%(ordinals)s::integer[])
@@ -68,11 +66,10 @@ SELECT t.term FROM word_tail w CROSS JOIN LATERAL jsonb_object_keys(w.terms) AS 
 WHERE w.user_id = %(user_id)s AND t.term = ANY(%(terms)s::text[])
 
 -- name: user_changes
-UPDATE memory_changes SET change_id = 'erased-' || seq, cause = '', payload = 'erased', actor = ''
-WHERE user_id = %(user_id)s AND seq < %(seq)s
+SELECT blank_changes(NULL)
 
 -- name: user_versions
-DELETE FROM memory_versions WHERE user_id = %(user_id)s
+SELECT drop_versions(NULL)
 
 -- name: user_records
 DELETE FROM memory_records WHERE user_id = %(user_id)s
@@ -93,7 +90,7 @@ DELETE FROM receipts WHERE user_id = %(user_id)s
 DELETE FROM job_states WHERE user_id = %(user_id)s
 
 -- name: user_keys
-DELETE FROM api_keys WHERE user_id = %(user_id)s
+SELECT drop_api_keys()
 
 -- name: receipts
 SELECT id, receipt FROM receipts WHERE user_id = %(user_id)s

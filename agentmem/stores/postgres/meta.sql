@@ -5,17 +5,13 @@ SELECT name, value FROM store_meta WHERE user_id = '_system'
 UNION ALL SELECT 'schema_version', max(version)::text FROM schema_version
 
 -- name: set
-INSERT INTO store_meta (name, value) SELECT * FROM unnest(%(name)s::text[], %(value)s::text[]) AS j(name, value)
-ORDER BY j.name
-ON CONFLICT (user_id, name) DO UPDATE SET value = excluded.value
+SELECT set_store_meta(%(name)s::text[], %(value)s::text[], true)
 
 -- name: set_default
-INSERT INTO store_meta (name, value) SELECT * FROM unnest(%(name)s::text[], %(value)s::text[]) AS j(name, value)
-ORDER BY j.name
-ON CONFLICT (user_id, name) DO NOTHING
+SELECT set_store_meta(%(name)s::text[], %(value)s::text[], false)
 
 -- name: increment_openings
-UPDATE store_meta SET value = (value::bigint + 1)::text WHERE user_id = '_system' AND name = 'openings' RETURNING value::bigint
+SELECT count_opening()
 
 -- name: prepare_lease
 SELECT pg_advisory_xact_lock(hashtextextended('agentmem lease ' || %(name)s, 0))

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 
 from agentmem.core.clock import SystemClock
 from agentmem.core.scope import SYSTEM_USER, Scope
+from agentmem.core.telemetry import WARNING, log_event
 from agentmem.errors import SchemaMismatch
 from agentmem.stores.postgres.database import PostgresDatabase, fetch_rows
 from agentmem.stores.postgres.log import PARTITION_DAYS_AHEAD
@@ -56,6 +57,7 @@ async def migrate(url: str, now: datetime, *, schema: Path | None = None) -> int
             store_id = str(uuid.UUID(bytes=os.urandom(16), version=4))
             await connection.execute(_SQL["identity"], {"store_id": store_id})
             await connection.execute(_SQL["partitions"], {"days": PARTITION_DAYS_AHEAD})
+        await _grant_roles(connection, database.address)
         return len(steps) - before
 
     done = await database.run_dedicated(SYSTEM_USER, apply, timeout_seconds=MIGRATION_SECONDS)
@@ -64,6 +66,15 @@ async def migrate(url: str, now: datetime, *, schema: Path | None = None) -> int
     finally:
         await database.close()
     return done
+
+
+async def _grant_roles(connection: PostgresConnection, address: str) -> None:
+    """Make roles and grants that are missing, as in a restored database; a warning says what an administrator runs."""
+    if (await fetch_rows(connection, _SQL["has_roles"]))[0][0]:
+        ((commands,),) = await fetch_rows(connection, _SQL["grant_roles"])
+        if commands:
+            fix = f"as an administrator run: {commands}; then: agentmem admin migrate"
+            log_event(WARNING, "roles_missing", address=address, fix=fix)
 
 
 async def _make_edges(database: PostgresDatabase) -> None:

@@ -26,3 +26,9 @@ INSERT INTO store_meta (name, value) VALUES ('store_id', %(store_id)s), ('openin
 
 -- name: partitions
 SELECT create_audit_partitions(%(days)s)
+
+-- name: has_roles
+SELECT to_regproc('grant_roles') IS NOT NULL
+
+-- name: grant_roles
+SELECT grant_roles()

@@ -165,7 +165,6 @@ async def open_vectors(
 
     async def register(db: PostgresConnection) -> None:
         await db.execute(sql["alone"])
-        await db.execute(sql["make"])
         await db.execute(sql["register"], keys)
 
     if not await database.query(SYSTEM_USER, is_registered):

@@ -5,9 +5,6 @@
 SELECT e.number, e.dimensions, to_regclass('passages_{dimensions}') IS NOT NULL FROM (SELECT) one
 LEFT JOIN embedders e ON e.user_id = '_system' AND e.identity = %(identity)s;
 
--- name: make
-SELECT make_passages({dimensions});
-
 -- name: no_new
 -- An erasure goes through all embedders: until it is done, none is added that would still be given what it erases.
 SELECT pg_advisory_xact_lock_shared(hashtextextended('agentmem embedders', 0));
@@ -16,15 +13,13 @@ SELECT pg_advisory_xact_lock_shared(hashtextextended('agentmem embedders', 0));
 SELECT pg_advisory_xact_lock(hashtextextended('agentmem embedders', 0));
 
 -- name: register
-INSERT INTO embedders (identity, number, dimensions, added_at)
-SELECT %(identity)s, coalesce(max(number), 0) + 1, %(dimensions)s, (extract(epoch FROM clock_timestamp()) * 1000000)::bigint
-FROM embedders ON CONFLICT (user_id, identity) DO NOTHING;
+SELECT register_embedder(%(identity)s, %(dimensions)s);
 
 -- name: embedders
 SELECT identity, number, dimensions FROM embedders ORDER BY number;
 
 -- name: drop_embedder
-DELETE FROM embedders WHERE identity = %(identity)s;
+SELECT drop_embedder(%(identity)s);
 
 -- name: holders
 SELECT user_id FROM projection_watermarks WHERE projection = %(projection)s ORDER BY user_id;
