@@ -175,7 +175,7 @@ async def test_a_bare_session_has_the_rows_of_the_user_it_names(
     bare.execute("SET agentmem.user_id = 'alice'")
     assert answer(bare, seen) == [("alice",)] * 8
     assert bare.execute("UPDATE memory_records SET status = 'x' WHERE user_id = 'mallory'").rowcount == 0
-    assert bare.execute("DELETE FROM memory_versions WHERE user_id = 'mallory'").rowcount == 0
+    assert bare.execute("DELETE FROM memory_records WHERE user_id = 'mallory'").rowcount == 0
     with pytest.raises(psycopg.errors.InsufficientPrivilege):
         bare.execute("INSERT INTO memory_users (user_id) VALUES ('mallory')")
     for forbidden in (
