@@ -335,7 +335,7 @@ async def test_rows_of_a_day_that_was_never_made_move_by_the_fix(place: Place) -
     found = await place.wrong()
     told(found, "audit", "warning", "2 rows have no partition, the first of 2020-02-03")
     place.run(found["audit"].fix.partition(": ")[2])
-    told(await place.wrong(), "audit", "warning", "1 rows have no partition, the first of 2999-02-03")
+    assert await place.wrong() == {}
 
 
 def copied_fact(place: str, name: str) -> str:

@@ -40,6 +40,7 @@ _CREATE_STATEMENT = re.compile(
     r"(?:IF NOT EXISTS )?(\w+)",
     re.MULTILINE,
 )
+_DROPPED_INDEXES = re.compile(r"^DROP INDEX ([\w, ]+);", re.MULTILINE)
 
 
 async def diagnose(url: str, now: datetime, readers: ReaderLimits | None = None) -> PostgresDiagnostics:
@@ -317,9 +318,7 @@ class PostgresDiagnostics(SqlDiagnostics):
     async def _check_default_partition(self) -> None:
         ((count, first),) = await self._rows("in_default", DOCTOR_OPERATOR)
         if count:
-            fix = (
-                f"make its day, so that they move there: SELECT create_audit_partitions(0, DATE '{_format_day(first)}')"
-            )
+            fix = "a worker moves them to their days, and so does: SELECT create_audit_partitions(0)"
             self.add_finding(
                 "audit", f"{count:,} rows have no partition, the first of {_format_day(first)}", fix, level="warning"
             )
@@ -337,10 +336,12 @@ async def _schema_state(db: PostgresConnection) -> tuple[int, int]:
 
 
 def _statements(steps: Iterable[Migration]) -> Iterable[tuple[str, str, str]]:
-    """What the steps make, by kind and name, each with its statement up to the first semicolon."""
-    for step in steps:
-        for match in _CREATE_STATEMENT.finditer(step.text):
-            yield match[1], match[2], step.text[match.start() :].partition(";")[0]
+    """What the steps make and keep, by kind and name, each with its statement up to the first semicolon."""
+    text = "\n".join(step.text for step in steps)
+    gone = {name for dropped in _DROPPED_INDEXES.findall(text) for name in dropped.split(", ")}
+    for match in _CREATE_STATEMENT.finditer(text):
+        if match[2] not in gone:
+            yield match[1], match[2], text[match.start() :].partition(";")[0]
 
 
 def _format_day(day: date | None) -> str:
