@@ -328,8 +328,12 @@ class GraphStore(Protocol):
         ...
 
 
-class ReplicatedGraph(GraphStore, Protocol):
-    """A graph outside of the log, which follows the journal and may lag."""
+class ReplicatedGraph(Protocol):
+    """A copy of the graph outside of the log, for people and jobs that query it there; it follows the journal."""
+
+    async def rebuild(self, scope: Scope) -> int:
+        """Make the user's graph again from current records; returns how many edges join two of them."""
+        ...
 
     async def watermark(self, user_id: str) -> int:
         """Up to where the user's journal was applied; 0 for one never followed."""

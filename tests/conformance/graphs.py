@@ -23,6 +23,7 @@ from agentmem.stores.sql.graph import SqlGraph
 from agentmem.stores.sql.log import SqlLog
 from agentmem.stores.sqlite import SqliteLog
 from tests.conformance import stores
+from tests.conformance.neo4j_walk import WalkedGraph
 from tests.conformance.stores import START, ManualClock, build_entity, build_fact, build_goal, build_turn
 
 STORE_ID = "tests"  # all tests share the one database that a server has, each with users of its own
@@ -64,7 +65,7 @@ class LogWithGraph:
 
 
 @asynccontextmanager
-async def open_server_graph(url: str, log: SqliteLog, clock: Clock | None = None) -> AsyncIterator[Neo4jGraph]:
+async def open_server_graph(url: str, log: SqliteLog, clock: Clock | None = None) -> AsyncIterator[WalkedGraph]:
     """The graph of a log on a server, whose schema is made by whoever comes first."""
     clock = clock or ManualClock()
     graph = await open_graph(url, clock, log, store_id=STORE_ID)
@@ -75,7 +76,7 @@ async def open_server_graph(url: str, log: SqliteLog, clock: Clock | None = None
         await migrate(url, START, store_id=STORE_ID)
         graph = await open_graph(url, clock, log, store_id=STORE_ID)
     try:
-        yield graph
+        yield WalkedGraph(graph.database, clock, log)
     finally:
         await graph.close()
 

@@ -36,6 +36,7 @@ from tests.conformance.graphs import (
     open_log_with_graph,
     open_server_graph,
 )
+from tests.conformance.neo4j_walk import WalkedGraph
 from tests.conformance.stores import (
     START,
     ManualClock,
@@ -56,16 +57,16 @@ async def kept(neo4j_url: str, tmp_path: Path) -> AsyncIterator[LogWithGraph]:
 
 
 @pytest.fixture
-def walks(kept: LogWithGraph) -> Neo4jGraph:
-    assert isinstance(kept.graph, Neo4jGraph)
+def walks(kept: LogWithGraph) -> WalkedGraph:
+    assert isinstance(kept.graph, WalkedGraph)
     return kept.graph
 
 
-async def read(walks: Neo4jGraph, statement: str, **values: Any) -> list[list[Any]]:
+async def read(walks: WalkedGraph, statement: str, **values: Any) -> list[list[Any]]:
     return await walks.database.read(lambda tx: fetch_rows(tx, statement, **values))
 
 
-async def content(walks: Neo4jGraph, scope: Scope) -> list[Any]:
+async def content(walks: WalkedGraph, scope: Scope) -> list[Any]:
     """All nodes and relationships of a user, with all that they hold."""
     nodes = "MATCH (n:Record {user_id: $user_id}) RETURN n.key, labels(n), properties(n) ORDER BY n.key"
     relations = (
@@ -100,7 +101,7 @@ async def test_any_history_is_answered_as_by_the_embedded_graph(
 ) -> None:
     async with open_log_with_graph(tmp_path_factory.mktemp("graph"), "neo4j", neo4j_url) as kept:
         walks, embedded = kept.graph, SqlGraph(kept.log.database, ManualClock())
-        assert isinstance(walks, Neo4jGraph)
+        assert isinstance(walks, WalkedGraph)
         keys: dict[Key, None] = {}
         for number, (name, records) in enumerate(fitting(history)):
             keys |= dict.fromkeys(record.key for record in records)
@@ -121,7 +122,7 @@ async def test_any_history_is_answered_as_by_the_embedded_graph(
         await walks.erase(kept.ann, None)
 
 
-async def test_a_batch_applies_from_the_watermark_only(kept: LogWithGraph, walks: Neo4jGraph) -> None:
+async def test_a_batch_applies_from_the_watermark_only(kept: LogWithGraph, walks: WalkedGraph) -> None:
     following: ReplicatedGraph = walks
     ann, bob = kept.ann.user_id, kept.bob.user_id
     for scope in (kept.ann, kept.bob):
@@ -143,7 +144,7 @@ async def test_a_batch_applies_from_the_watermark_only(kept: LogWithGraph, walks
     assert (await walks.watermark(ann), await walks.watermark("nobody")) == (2, 0)
 
 
-async def test_many_users_in_one_go(kept: LogWithGraph, walks: Neo4jGraph) -> None:
+async def test_many_users_in_one_go(kept: LogWithGraph, walks: WalkedGraph) -> None:
     users = [Scope(f"{kept.ann.user_id} {n}") for n in range(40)]
     for scope in users:
         await write_records(
@@ -154,7 +155,7 @@ async def test_many_users_in_one_go(kept: LogWithGraph, walks: Neo4jGraph) -> No
     assert [len(await kept.find_neighbors(("Entity", "e"), scope=scope)) for scope in users] == [5] * 40
 
 
-async def test_two_writers_at_once_write_once(neo4j_url: str, kept: LogWithGraph, walks: Neo4jGraph) -> None:
+async def test_two_writers_at_once_write_once(neo4j_url: str, kept: LogWithGraph, walks: WalkedGraph) -> None:
     for n in range(30):
         await write_records(
             kept.log, kept.ann, build_entity(f"e{n}"), build_edge(f"k{n}", EdgeKind.KNOWS, f"e{n}", f"e{n // 2}")
@@ -174,7 +175,7 @@ async def test_two_writers_at_once_write_once(neo4j_url: str, kept: LogWithGraph
     assert await content(walks, kept.ann) == followed
 
 
-async def test_erasing_leaves_nothing(kept: LogWithGraph, walks: Neo4jGraph) -> None:
+async def test_erasing_leaves_nothing(kept: LogWithGraph, walks: WalkedGraph) -> None:
     await kept.write_records(
         build_conversation("c1"),
         build_turn("a", 0),
@@ -217,7 +218,7 @@ class Watched:
 
 
 async def test_a_rebuild_while_others_write_ends_like_one_at_rest(
-    kept: LogWithGraph, walks: Neo4jGraph, monkeypatch: pytest.MonkeyPatch
+    kept: LogWithGraph, walks: WalkedGraph, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(graph, "RECORD_BATCH_SIZE", 7)
     await kept.write_records(build_entity("e"), *(build_fact(f"f{n:02}", entity_ids=("e",)) for n in range(40)))
@@ -243,7 +244,7 @@ async def test_a_rebuild_while_others_write_ends_like_one_at_rest(
 
 
 async def test_a_rebuild_that_was_cut_off_is_made_good_by_the_journal(
-    kept: LogWithGraph, walks: Neo4jGraph, monkeypatch: pytest.MonkeyPatch
+    kept: LogWithGraph, walks: WalkedGraph, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async def fail() -> None:
         raise StoreUnavailable("the log is away")
@@ -265,7 +266,7 @@ async def test_a_rebuild_that_was_cut_off_is_made_good_by_the_journal(
     assert await content(walks, kept.ann) == before
 
 
-async def test_of_two_rebuilds_the_later_one_ends(kept: LogWithGraph, walks: Neo4jGraph) -> None:
+async def test_of_two_rebuilds_the_later_one_ends(kept: LogWithGraph, walks: WalkedGraph) -> None:
     await kept.write_records(build_turn("a", 0), build_turn("b", 1))
     before = await content(walks, kept.ann)
 
@@ -280,7 +281,7 @@ async def test_of_two_rebuilds_the_later_one_ends(kept: LogWithGraph, walks: Neo
     assert await walks.watermark(kept.ann.user_id) == 1
 
 
-async def test_what_is_there_is_listed_by_kind(kept: LogWithGraph, walks: Neo4jGraph) -> None:
+async def test_what_is_there_is_listed_by_kind(kept: LogWithGraph, walks: WalkedGraph) -> None:
     await kept.write_records(
         *(build_entity(name) for name in "bca"), build_fact("f", entity_ids=("waits",), channel="work")
     )
@@ -295,7 +296,7 @@ async def test_what_is_there_is_listed_by_kind(kept: LogWithGraph, walks: Neo4jG
     assert await walks.record_seqs("Goal", kept.bob) == await walks.record_seqs("Strategy", kept.ann) == {}
 
 
-async def test_nodes_and_relationships_say_what_the_records_say(kept: LogWithGraph, walks: Neo4jGraph) -> None:
+async def test_nodes_and_relationships_say_what_the_records_say(kept: LogWithGraph, walks: WalkedGraph) -> None:
     edges = [datetime(1, 1, 1, tzinfo=UTC), datetime(9999, 12, 31, 23, 59, 59, 999999, tzinfo=UTC)]
     said = {"tone": ["calm", {"deep": None}], "big": 10**30, "when": START.isoformat()}
     await kept.write_records(
@@ -327,7 +328,7 @@ async def test_nodes_and_relationships_say_what_the_records_say(kept: LogWithGra
     assert [known] == await kept.log.read_records("Edge", ["r"], kept.ann)
 
 
-async def test_a_forged_way_to_another_user_is_not_walked(kept: LogWithGraph, walks: Neo4jGraph) -> None:
+async def test_a_forged_way_to_another_user_is_not_walked(kept: LogWithGraph, walks: WalkedGraph) -> None:
     for scope in (kept.ann, kept.bob):
         await kept.write_records(build_entity("e"), build_fact("f", entity_ids=("e",)), scope=scope)
     await walks.database.write(
@@ -349,7 +350,7 @@ async def test_a_forged_way_to_another_user_is_not_walked(kept: LogWithGraph, wa
 # -- the schema
 
 
-async def test_every_label_and_type_has_its_constraint(kept: LogWithGraph, walks: Neo4jGraph) -> None:
+async def test_every_label_and_type_has_its_constraint(kept: LogWithGraph, walks: WalkedGraph) -> None:
     found = await read(
         walks, "SHOW CONSTRAINTS YIELD labelsOrTypes, properties, type RETURN labelsOrTypes[0], properties, type"
     )
@@ -426,7 +427,7 @@ def operators(plan: dict[str, Any]) -> Iterator[tuple[str, bool]]:
 
 
 @pytest.mark.parametrize("name", STATEMENTS)
-async def test_every_statement_starts_from_an_index(kept: LogWithGraph, walks: Neo4jGraph, name: str) -> None:
+async def test_every_statement_starts_from_an_index(kept: LogWithGraph, walks: WalkedGraph, name: str) -> None:
     await kept.write_records(
         *(build_turn(f"t{n}", n) for n in range(30)), *(build_fact(f"f{n}", source_turn_ids=("t1",)) for n in range(30))
     )
@@ -456,5 +457,5 @@ def test_every_match_by_label_names_its_index() -> None:
 def test_every_read_has_a_limit() -> None:
     writes = re.compile(r"\b(CREATE|MERGE|SET|DELETE|REMOVE|CALL db)\b")
     reads = {name: text for name, text in STATEMENTS.items() if not writes.search(text)}
-    assert len(reads) == 14
+    assert len(reads) == 12
     assert [name for name, text in reads.items() if "LIMIT" not in text] == []

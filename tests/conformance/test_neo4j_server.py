@@ -13,10 +13,11 @@ import pytest
 
 from agentmem.core.records import EdgeKind
 from agentmem.errors import AuthenticationFailed, Closed, ConfigError, SchemaMismatch, StoreUnavailable
-from agentmem.stores.neo4j import Neo4jGraph, database, migrate, open_graph
+from agentmem.stores.neo4j import database, migrate, open_graph
 from agentmem.stores.neo4j.database import fetch_rows, parse_address
 from agentmem.stores.sqlite import SqliteLog
 from tests.conformance.graphs import STORE_ID, LogWithGraph, build_edge, open_server_graph
+from tests.conformance.neo4j_walk import WalkedGraph
 from tests.conformance.stores import START, ManualClock, build_entity, open_sqlite_log
 from tests.servers.local import LocalServer, free_port
 
@@ -29,8 +30,9 @@ async def log(tmp_path: Path) -> AsyncIterator[SqliteLog]:
         yield made
 
 
-async def opened_graph(url: str, log: SqliteLog) -> Neo4jGraph:
-    return await open_graph(url, ManualClock(), log, store_id=STORE_ID)
+async def opened_graph(url: str, log: SqliteLog) -> WalkedGraph:
+    graph = await open_graph(url, ManualClock(), log, store_id=STORE_ID)
+    return WalkedGraph(graph.database, ManualClock(), log)
 
 
 def told(error: BaseException) -> str:

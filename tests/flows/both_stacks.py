@@ -17,6 +17,7 @@ from agentmem.memory.erasure import list_across_channels
 from agentmem.stores.values import Where
 from tests.conformance.congruence import MemoryPair, drop_row_ids, to_comparable
 from tests.conformance.history_steps import Step
+from tests.conformance.neo4j_walk import walk_replica
 from tests.flows.given import VOLATILE_FIELDS
 
 HOUSE = "house/kitchen"  # a project's channel, and a conversation in it
@@ -177,7 +178,14 @@ async def read_records_and_edges(memory: AsyncAgentMemory) -> dict[Any, Any]:
     inside, scope = memory.engine, memory.scope
     records = await list_across_channels(memory._context, Where(kinds=tuple(KINDS)))
     everywhere = Scope(scope.user_id, channels=tuple({record.channel for record in records}))
-    edges = await inside.graph.edges([record.key for record in records], everywhere, limit=10_000)
+    keys = [record.key for record in records]
+    edges = await inside.graph.edges(keys, everywhere, limit=10_000)
+    if (projection := inside.graph_projection) is not None:
+        assert await projection.sync(everywhere)
+        assert (
+            await walk_replica(projection.graph, inside.clock, inside.log).edges(keys, everywhere, limit=10_000)
+            == edges
+        )
     found = {f"{record.kind} {record.id}": record.model_dump(exclude=VOLATILE_FIELDS) for record in records}
     return found | {"edges": sorted((edge.model_dump(exclude=VOLATILE_FIELDS) for edge in edges), key=repr)}
 

@@ -1,122 +1,32 @@
-"""The graph on a server: a copy of current records that follows the log, and walks through it.
+"""The graph on a server: a copy of current records that follows the log.
 
-What it answers is what the embedded graph answers for the same records. It may lag; `watermark` says up to where it
-has come, and `apply` goes on from there, in the same transaction as the data.
+It may lag; `watermark` says up to where it has come, and `apply` goes on from there, in the same transaction as the
+data.
 """
 
 from __future__ import annotations
 
 import os
-from collections.abc import Awaitable, Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Iterator, Mapping, Sequence
 from datetime import datetime
 from pathlib import Path
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, TypeVar
 
 from agentmem.core.changes import JournalEntry, StoredRecord
 from agentmem.core.clock import Clock, from_micros, to_micros
-from agentmem.core.edges import EdgeTriple
 from agentmem.core.record import Key
-from agentmem.core.records import Edge, EdgeKind
 from agentmem.core.scope import Scope
-from agentmem.errors import Conflict, InvalidRecord
+from agentmem.errors import Conflict
 from agentmem.stores.neo4j.database import Neo4jDatabase, Transaction, fetch_rows, parse_address
 from agentmem.stores.neo4j.migrations import build_schema_check, graph_query, graph_update
-from agentmem.stores.neo4j.write import HIDDEN, GraphBatch, build_edge, node_key, parse_node_key
+from agentmem.stores.neo4j.write import GraphBatch, node_key, parse_node_key
 from agentmem.stores.protocols import RecordReader
-from agentmem.stores.values import Neighbor
 from agentmem.text.templates import load_migrations
 
 T = TypeVar("T")
 RECORD_BATCH_SIZE = 1000
 NODE_BATCH_SIZE = 5000  # taken out in one transaction
 REBUILD_LEASE_MS = 120_000  # how long a rebuild that was killed keeps others waiting
-
-
-class _RelationshipStep(NamedTuple):
-    """A relationship that was met: its type and ends, and the server's name for it."""
-
-    link: EdgeTriple
-    element_id: str
-
-
-class Neo4jWalk:
-    """What a walk may see: a scope's channels, some kinds of edges, what is visible after `now`, so many of a kind."""
-
-    def __init__(self, scope: Scope, kinds: Collection[str] | None, now: int, limit: int) -> None:
-        unknown = set(kinds or ()) - set(EdgeKind)
-        if unknown:
-            raise InvalidRecord(f"kinds must be edge kinds, got {', '.join(sorted(unknown))}", field="kinds")
-        self.kinds = [kind for kind in EdgeKind if kinds is None or kind in kinds]
-        self.limit = limit
-        self.user_id = scope.user_id
-        self._visibility = {
-            "user_id": scope.user_id,
-            "channels": list(scope.readable_channels()),
-            "now": now,
-            "cap": max(limit, 0),
-        }
-
-    async def neighbors(self, tx: Transaction, keys: Sequence[Key], depth: int) -> list[Neighbor]:
-        """Records within `depth` steps, nearest first, then by id; of a hop, no more than the limit leaves."""
-        frontier = list(dict.fromkeys(keys))
-        seen = set(frontier)
-        reached: list[tuple[Key, int, _RelationshipStep]] = []
-        for distance in range(1, depth + 1):
-            room = self.limit - len(reached)
-            if not frontier or room <= 0:
-                break
-            found: dict[Key, _RelationshipStep] = {}
-            for key, step in await self._hop(tx, frontier):
-                if key not in seen:
-                    found.setdefault(key, step)
-            frontier = sorted(found, key=lambda key: (key[1], key[0]))[:room]
-            reached += [(key, distance, found[key]) for key in frontier]
-            seen.update(frontier)
-        edges = await self._describe_edges(tx, [step for _, _, step in reached])
-        return [Neighbor(key, distance, edges[step]) for key, distance, step in reached if step in edges]
-
-    async def edges(self, tx: Transaction, keys: Sequence[Key]) -> list[Edge]:
-        """The edges at these records, by kind, source, target and id."""
-        steps = dict.fromkeys(step for _, step in await self._hop(tx, list(dict.fromkeys(keys))))
-        found = (await self._describe_edges(tx, list(steps))).values()
-        return sorted(found, key=lambda edge: (edge.edge_kind, edge.source, edge.target, edge.id))[: self.limit]
-
-    async def _hop(self, tx: Transaction, frontier: Sequence[Key]) -> list[tuple[Key, _RelationshipStep]]:
-        """Neighbors of the frontier: in its order, then by kind of edge, edges that go out first."""
-        if not (frontier and self.kinds):
-            return []
-        names = [node_key(key) for key in frontier]
-        groups = 2 * len(frontier) * len(self.kinds)
-        text = graph_query("hop", tuple(self.kinds))
-        ((found,),) = await fetch_rows(tx, text, frontier=names, groups=groups, **self._visibility)
-        order = {str(kind): place for place, kind in enumerate(self.kinds)}
-        found.sort(key=lambda row: (row[0], order[row[1]], not row[2]))
-        return list(_iter_steps(frontier, found))
-
-    async def _describe_edges(
-        self, tx: Transaction, steps: Sequence[_RelationshipStep]
-    ) -> dict[_RelationshipStep, Edge]:
-        """The edges of these steps; what went meanwhile is left out."""
-        if not steps:
-            return {}
-        asked = [
-            {"edge": step.element_id, "source": node_key(step.link[1]), "target": node_key(step.link[2])}
-            for step in steps
-        ]
-        ((found,),) = await fetch_rows(tx, graph_query("describe"), user_id=self.user_id, steps=asked, count=len(asked))
-        properties = {(name, kind): values for name, kind, values in found}
-        there = [(step, properties.get((step.element_id, str(step.link[0])))) for step in steps]
-        return {step: build_edge(self.user_id, step.link, values) for step, values in there if values is not None}
-
-
-def _iter_steps(frontier: Sequence[Key], rows: Iterable[Sequence[Any]]) -> Iterator[tuple[Key, _RelationshipStep]]:
-    for place, kind, outward, keys, names in rows:
-        here = frontier[place]
-        for other, name in zip(map(parse_node_key, keys), names, strict=True):
-            yield (
-                other,
-                _RelationshipStep((EdgeKind(kind), here, other) if outward else (EdgeKind(kind), other, here), name),
-            )
 
 
 async def open_graph(
@@ -141,33 +51,12 @@ async def open_graph(
 
 
 class Neo4jGraph:
-    """A GraphStore, see the protocol; followed with `apply`."""
+    """A ReplicatedGraph, see the protocol; followed with `apply`."""
 
     def __init__(self, database: Neo4jDatabase, clock: Clock, records: RecordReader) -> None:
         self.database = database
         self._clock = clock
         self._records = records
-
-    async def neighbors(
-        self, keys: Sequence[Key], scope: Scope, kinds: Collection[str] | None = None, depth: int = 2, limit: int = 50
-    ) -> list[Neighbor]:
-        """Records within `depth` steps, nearest first, then by record id; never one of `keys`.
-
-        Of a record with more than `limit` neighbors over one kind of edge, those recorded last are looked at.
-        """
-        walk = Neo4jWalk(scope, kinds, to_micros(self._clock.now()), limit)
-        return await self.database.read(lambda tx: walk.neighbors(tx, keys, depth))
-
-    async def edges(
-        self, keys: Sequence[Key], scope: Scope, kinds: Collection[str] | None = None, limit: int = 1000
-    ) -> list[Edge]:
-        """The edges at these records, by kind, source, target and id, those of structure made on the fly.
-
-        Both ends are visible in the scope and not retired. Asked for SUPERSEDES alone, retired ends are shown too.
-        """
-        history = kinds is not None and set(kinds) == {EdgeKind.SUPERSEDES}
-        walk = Neo4jWalk(scope, kinds, HIDDEN if history else to_micros(self._clock.now()), limit)
-        return await self.database.read(lambda tx: walk.edges(tx, keys))
 
     async def record_seqs(self, kind: str, scope: Scope, after: str = "", limit: int = 1000) -> dict[str, int]:
         """The ids of a kind of records that the graph holds, in order, those after an id, with the `seq` of each.

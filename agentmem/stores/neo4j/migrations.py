@@ -26,9 +26,9 @@ COMMENT_LINE = re.compile(r"^\s*//.*$", re.MULTILINE)
 
 
 @cache
-def graph_query(name: str, kinds: tuple[EdgeKind, ...] = tuple(EdgeKind)) -> str:
-    """A statement of `graph.cypher`, over relationships of some kinds."""
-    return _fill_statement("graph.cypher", name).replace("KINDS", "|".join(kinds))
+def graph_query(name: str) -> str:
+    """A statement of `graph.cypher`."""
+    return _fill_statement("graph.cypher", name)
 
 
 @cache

@@ -9,7 +9,6 @@ record that others name is a node with `user_id` and `key` alone. An Edge record
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -20,10 +19,10 @@ from typing import Any
 from pydantic_core import to_json
 
 from agentmem.core.changes import JournalEntry, StoredRecord
-from agentmem.core.clock import from_micros, to_micros
-from agentmem.core.edges import TURN_POSITION_KIND, EdgeTriple, edge_triple, structural_edge_id, structural_edges
+from agentmem.core.clock import to_micros
+from agentmem.core.edges import TURN_POSITION_KIND, EdgeTriple, edge_triple, structural_edges
 from agentmem.core.record import Key, Record, Status
-from agentmem.core.records import Edge, EdgeKind, Turn, build_record
+from agentmem.core.records import Edge, EdgeKind, Turn
 from agentmem.stores.neo4j.database import Transaction, fetch_rows
 from agentmem.stores.neo4j.migrations import graph_update
 
@@ -85,19 +84,6 @@ def build_followed_by_row(user_id: str, previous: Mapping[str, Any], turn: Mappi
     )
 
 
-def build_edge(user_id: str, link: EdgeTriple, properties: Mapping[str, Any]) -> Edge:
-    """The Edge record of a relationship; its `recorded_at` in microseconds."""
-    kind, (_, source), (_, target) = link
-    given = {name: _to_python(value) for name, value in properties.items() if name in Edge.model_fields}
-    if given.get("recorded_at") is not None:
-        given["recorded_at"] = from_micros(given["recorded_at"])
-    if "id" not in given:
-        given["id"] = structural_edge_id(link)
-    if "properties" in given:
-        given["properties"] = json.loads(given["properties"])
-    return build_record(Edge, **{**given, "user_id": user_id, "edge_kind": kind, "source": source, "target": target})
-
-
 def _build_structural_row(user_id: str, link: EdgeTriple, owner: str, visibility: Mapping[str, Any]) -> dict[str, Any]:
     return _build_row(user_id, link, {**visibility, "slot": NO_EDGE_RECORD, "owner": owner}, {})
 
@@ -157,11 +143,6 @@ def _to_property(value: Any) -> Any:
     if isinstance(value, tuple) and all(isinstance(item, str) for item in value):
         return list(value)
     return to_json(value, inf_nan_mode="null").decode()
-
-
-def _to_python(value: Any) -> Any:
-    """The driver's own times as Python's."""
-    return value.to_native() if hasattr(value, "to_native") else value
 
 
 @dataclass
