@@ -164,11 +164,12 @@ $$;
 CREATE FUNCTION set_store_meta(names TEXT[], given TEXT[], overwrite BOOLEAN)
 RETURNS void LANGUAGE plpgsql SECURITY DEFINER SET search_path FROM CURRENT AS $$
 DECLARE
+    caller TEXT := coalesce(nullif(current_setting('role'), 'none'), session_user);
     refused TEXT;
 BEGIN
     SELECT n.name INTO refused FROM unnest(names, given) AS n(name, value)
     LEFT JOIN store_meta m ON m.user_id = '_system' AND m.name = n.name
-    WHERE n.name = 'store_id' OR NOT (acts_as_operator() OR n.name LIKE 'job:%:report'
+    WHERE n.name = 'store_id' AND NOT pg_has_role(caller, current_user, 'USAGE') OR NOT (acts_as_operator() OR n.name LIKE 'job:%:report'
         OR n.name IN ('embedder', 'embedder_fallback', 'api_keys_made') AND (NOT overwrite OR coalesce(m.value, n.value) = n.value))
     LIMIT 1;
     IF FOUND THEN
