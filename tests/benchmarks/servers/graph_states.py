@@ -74,9 +74,11 @@ def _ask_in_process(arguments: tuple[Any, ...]) -> tuple[dict[str, list[float]],
     return asyncio.run(ask(*arguments))
 
 
-def measure(dialogues: Sequence[BenchmarkDialogue], processes: int, embedder: str, limit: int) -> tuple[list[Any], int]:
+def measure(
+    dialogues: Sequence[BenchmarkDialogue], processes: int, embedder: str, limit: int
+) -> tuple[list[dict[str, Any]], int]:
     """A row for each number of processes and state, and how many answers differ."""
-    rows, differing = [], 0
+    rows, differing = list[dict[str, Any]](), 0
     with Postgres() as log, Redis() as session, Neo4j() as graph:
         asyncio.run(prepare(log.url, graph.url, None))
         without = {"log_url": log.url, "session_url": session.url}
@@ -90,11 +92,10 @@ def measure(dialogues: Sequence[BenchmarkDialogue], processes: int, embedder: st
                 answers = pool.map(_ask_in_process, [asked] * count)
             if state == PAUSED:
                 graph.resume()
-            p50 = {}
-            for name in (state, WITHOUT):
+            for name in (WITHOUT, state):
                 timed = percentiles([each for seconds, _ in answers for each in seconds[name]])
-                p50[name] = timed["p50_ms"]
-                rows.append({"processes": count, "state": name, **timed, "ratio": p50[state] / p50[name]})
+                ratio = timed["p50_ms"] / rows[-1]["p50_ms"] if name == state else ""
+                rows.append({"processes": count, "state": name, **timed, "p50 to without": ratio})
             for _, found in answers:
                 differing += sum(found[state][name] != found[WITHOUT][name] for name in found[state])
     return rows, differing
