@@ -14,7 +14,7 @@ import pytest
 
 from agentmem.core.changes import AuditEntry
 from agentmem.core.scope import Operator, Scope
-from agentmem.errors import StoreError, StoreUnavailable
+from agentmem.errors import AuthenticationFailed, StoreError, StoreUnavailable
 from agentmem.stores.postgres import PostgresLog, migrate, open_log
 from agentmem.stores.postgres import database as postgres_database
 from agentmem.stores.sql.graph import SqlGraph
@@ -83,7 +83,7 @@ async def _ask(db: postgres_database.Connection) -> list[object]:
 
 
 async def test_a_wrong_password_is_said_and_not_shown(postgres_url: str) -> None:
-    with pytest.raises(StoreUnavailable, match="authentication failed") as refused:
+    with pytest.raises(AuthenticationFailed, match="authentication failed") as refused:
         await open_log(database_url(postgres_url, "postgres", "postgres:not-the-password"), SettableClock())
     assert "not-the-password" not in str(refused.value)
 

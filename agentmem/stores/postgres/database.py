@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 from agentmem.core.redaction import failure_reason
 from agentmem.core.scope import Operator
 from agentmem.errors import (
+    AuthenticationFailed,
     Closed,
     ConfigError,
     Conflict,
@@ -50,6 +51,7 @@ MAX_PREPARED_STATEMENTS = 256  # kept prepared by each connection
 # A setting of the session that the server takes from whoever connects. A pooler, whose clients share sessions, refuses
 # or drops it.
 DIRECT_SETTING = "agentmem.direct"
+READ_MODES = ("read", "lookup")  # of a transaction; the others are "write" and "note"
 _DATA_ERROR_CLASS = "22"  # the class of errors whose first line quotes a value
 _CORRUPTION_CODES = ("XX001", "XX002")
 # of what our statements name, something is not there
@@ -168,22 +170,16 @@ class PostgresDatabase:
     ) -> T:
         import psycopg
 
-        sql, is_read = load_templates(__package__, "database.sql"), mode in ("read", "lookup")
         ending, ended, canceled = False, False, False
         try:
             # A pooler may hold a server's connection for a client whose pipeline has ended.
             async with nullcontext() if self._is_pooled else connection.pipeline() as pipeline:
                 try:
-                    if not is_read or self._is_pooled:
-                        await connection.execute(sql["read" if is_read else "write"])
-                    settings = _session_settings(principal, timeout_seconds, mode, self._is_pooled)
-                    await connection.execute(sql["limits"], settings)
-                    if isinstance(principal, Operator):
-                        await self._check_operator(connection)
+                    await self._begin(connection, mode, principal, timeout_seconds)
                     result = await work(connection)
-                    ending = not is_read
+                    ending = mode not in READ_MODES
                     if ending or self._is_pooled:
-                        await connection.execute(sql["commit"])
+                        await connection.execute(load_templates(__package__, "database.sql")["commit"])
                 except BaseException:
                     with suppress(psycopg.Error):  # what follows an error in a pipeline fails too
                         if pipeline is not None:
@@ -207,6 +203,16 @@ class PostgresDatabase:
                 await connection.close()
             elif connection.info.transaction_status != psycopg.pq.TransactionStatus.IDLE:
                 await connection.rollback()
+
+    async def _begin(
+        self, connection: PostgresConnection, mode: str, principal: Principal, timeout_seconds: float
+    ) -> None:
+        sql, is_read = load_templates(__package__, "database.sql"), mode in READ_MODES
+        if not is_read or self._is_pooled:
+            await connection.execute(sql["read" if is_read else "write"])
+        await connection.execute(sql["limits"], _session_settings(principal, timeout_seconds, mode, self._is_pooled))
+        if isinstance(principal, Operator):
+            await self._check_operator(connection)
 
     async def _check_operator(self, connection: PostgresConnection) -> None:
         cursor = await connection.execute(load_templates(__package__, "database.sql")["may_operate"])
@@ -323,6 +329,8 @@ class PostgresDatabase:
             return StoreError(f"{self.address} cannot hold a value that was to be written (SQLSTATE {code})")
         if isinstance(error, psycopg.IntegrityError):
             return Conflict(f"{self.address}: {said}")
+        if "authentication failed" in said:
+            return AuthenticationFailed(f"{self.address} cannot be used: {said}")
         if isinstance(error, psycopg.OperationalError | psycopg.InterfaceError):
             return StoreUnavailable(f"{self.address} cannot be used: {said}")
         return StoreError(f"{self.address}: {said}")
