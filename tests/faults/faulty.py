@@ -90,9 +90,8 @@ def inject_faults(resources: Engine, faults: FaultInjector) -> None:
     session: Any = FaultProxy(resources.session, "session", faults)
     resources.log, resources.session = log, session
     if (following := resources.graph_projection) is not None:
-        graph: Any = FaultProxy(resources.graph, "graph", faults)
-        resources.graph = following.graph = graph
-        following.log = log
+        graph: Any = FaultProxy(following.graph, "graph", faults)
+        following.graph, following.log = graph, log
     for projection in resources.vector_projections:
         index: Any = FaultProxy(projection.index, "vectors", faults)
         embedder: Any = FaultProxy(projection.embedder, "embedder", faults, ModelUnavailable)

@@ -14,6 +14,7 @@ from agentmem.stores.neo4j.database import Transaction
 from agentmem.stores.neo4j.database import fetch_rows as graph_rows
 from agentmem.stores.postgres import PostgresLog
 from agentmem.stores.postgres.database import fetch_rows as log_rows
+from agentmem.stores.sql.graph import count_differences
 from agentmem.text.tokenizer import tokenize
 from tests.fakes.as_a_model import AsyncOnlyEmbedder
 from tests.faults import checks
@@ -48,8 +49,9 @@ def instrument(memory: AsyncAgentMemory, on_step: Any, *, inline_vectors: bool) 
     log = PostgresLog(engine.log.database, engine.clock, hook=on_step)
     engine.log = StepProxy(log, "append", "append", on_step)
     engine.session = StepProxy(engine.session, "session", "push", on_step)
-    engine.graph_projection.log = engine.log
-    engine.graph_projection.graph = StepProxy(engine.graph_projection.graph, "graph", "apply", on_step)
+    if engine.graph_projection is not None:
+        engine.graph_projection.log = engine.log
+        engine.graph_projection.graph = StepProxy(engine.graph_projection.graph, "graph", "apply", on_step)
     for projection in engine.vector_projections:
         projection.log = engine.log
         if not inline_vectors:
@@ -63,7 +65,7 @@ def has_inline_vectors(step: str) -> bool:
 
 
 async def check_complete(resources: Engine, scope: Scope) -> None:
-    """Each current record is in the graph and, with its text, in words and vectors, once."""
+    """Each current record is in the graph and, with its text, in words and vectors, once; links are those stated."""
     await checks.check_journal(resources, scope)
     records = await checks.read_current(resources, scope, *KINDS)
     assert not await resources.log.dead_letters(scope)
@@ -81,7 +83,11 @@ async def check_complete(resources: Engine, scope: Scope) -> None:
 
 
 async def _check_graph(resources: Engine, scope: Scope, records: list[Record]) -> None:
-    graph: Any = resources.graph
+    log: Any = resources.log
+    assert await log.database.query(scope, lambda db: count_differences(db, scope.user_id)) == 0, "links differ"
+    if resources.graph_projection is None:
+        return
+    graph: Any = resources.graph_projection.graph
     for kind in KINDS:
         there = await graph.record_seqs(kind, scope, limit=100_000)
         assert there == {record.id: record.seq for record in records if record.kind == kind}, f"graph: {kind}"

@@ -72,7 +72,7 @@ async def _simulate(loop: FastLoop, home: Path, seed: int, faults: FaultInjector
     tag = os.urandom(4).hex()  # the graph is everybody's
     notes = {f"{user}{tag}": KnownIds() for user in USERS[: 2 + seed % 2]}
     memories = [await _opened(home, clock, seed, number, urls) for number in range(PROCESSES)]
-    plain = [(memory.engine.log, memory.engine.session, memory.engine.graph) for memory in memories]
+    plain = [(memory.engine.log, memory.engine.session) for memory in memories]
     loop.go(SCALE)  # not before: connecting has seconds of the loop, and takes those of the world
     for memory in memories:
         inject_faults(memory.engine, faults)
@@ -87,8 +87,8 @@ async def _simulate(loop: FastLoop, home: Path, seed: int, faults: FaultInjector
         await asyncio.sleep(1)
     loop.go(1.0)
     writes = [write for writer in writers for write in writer.writes]
-    for memory, (log, session, graph) in zip(memories, plain, strict=True):
-        memory.engine.log, memory.engine.session, memory.engine.graph = log, session, graph
+    for memory, (log, session) in zip(memories, plain, strict=True):
+        memory.engine.log, memory.engine.session = log, session
         await check(memory, list(notes), writes, faults)
     fresh = await _opened(home, clock, seed, PROCESSES, urls)
     for user, model in (await check(fresh, list(notes), writes, faults)).items():

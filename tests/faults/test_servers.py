@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import gc
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -37,6 +37,7 @@ pytestmark = [
 FAULTS_AT_ONCE = [(KILLED, RESET, SLOW, REFUSED), (PAUSED, HALF_OPEN)]
 # By day clients stand before a transaction, in it and after it, before each other store, and nowhere.
 LEFT_TO_THE_NIGHT = () if NIGHTLY else set(write.STEPS) - {"records", "committed"}
+LEFT_OUT = (("graph_url",), ("graph_url", "session_url"))  # what makes the smaller stacks of servers
 MATRIX_STEPS = [step for step in STEPS if step not in LEFT_TO_THE_NIGHT]
 
 
@@ -58,10 +59,21 @@ def durable(postgres_url: str) -> Iterator[Postgres]:
         yield server
 
 
-def all_well(found: Iterable[CellResult], faults: Iterable[str]) -> None:
+def without(urls: Mapping[str, Any], left_out: Iterable[str]) -> dict[str, Any]:
+    """The settings of a smaller stack."""
+    return {name: url for name, url in urls.items() if name not in left_out}
+
+
+def steps_without(left_out: Iterable[str]) -> list[str]:
+    """The steps that a smaller stack has."""
+    gone = {f"{name.removesuffix('_url')}: before" for name in left_out}
+    return [step for step in MATRIX_STEPS if step not in gone]
+
+
+def all_well(found: Iterable[CellResult], faults: Iterable[str], steps: Sequence[str] = MATRIX_STEPS) -> None:
     cells = list(found)
     assert [str(cell) for cell in cells if cell.failures] == []
-    assert [(cell.fault, cell.step) for cell in cells] == [(fault, step) for fault in faults for step in MATRIX_STEPS]
+    assert [(cell.fault, cell.step) for cell in cells] == [(fault, step) for fault in faults for step in steps]
     assert min(cell.acknowledged for cell in cells) > 0
 
 
@@ -84,19 +96,26 @@ def test_without_neo4j_memory_goes_on_and_the_graph_follows(
 
 
 @in_parts(KILLED)
+@pytest.mark.parametrize("left_out", [(), *(pytest.param(names, marks=pytest.mark.nightly) for names in LEFT_OUT)])
 def test_without_postgres_writes_are_refused_whole(
-    durable: Postgres, neo4j_url: str, redis_database: str, home: Path, faults: tuple[str, ...]
+    durable: Postgres, neo4j_url: str, redis_database: str, home: Path, faults: tuple[str, ...], left_out: Sequence[str]
 ) -> None:
     asyncio.run(prepare(durable.url, neo4j_url, STORE_ID))
     urls = {"log_url": durable.url, "graph_url": neo4j_url, "session_url": redis_database}
-    all_well(servers.run_matrix("postgres", durable, urls, home, faults=faults, steps=MATRIX_STEPS), faults)
+    found = servers.run_matrix(
+        "postgres", durable, without(urls, left_out), home, faults=faults, steps=steps_without(left_out)
+    )
+    all_well(found, faults, steps_without(left_out))
 
 
 @in_parts(HALF_OPEN)
 def test_without_redis_memory_goes_on(
     own_redis: LocalServer, stack: Stack, home: Path, faults: tuple[str, ...]
 ) -> None:
-    all_well(servers.run_matrix("redis", own_redis, stack.urls, home, faults=faults, steps=MATRIX_STEPS), faults)
+    without_graph = steps_without(["graph_url"])
+    urls = without(stack.urls, ["graph_url"])
+    found = servers.run_matrix("redis", own_redis, urls, home, faults=faults, steps=without_graph)
+    all_well(found, faults, without_graph)
 
 
 def test_what_a_killed_client_left_undone_is_caught_up(stack: Stack, home: Path) -> None:

@@ -17,6 +17,7 @@ from psycopg import sql
 
 from agentmem.facade.async_memory import AsyncAgentMemory
 from agentmem.stores.protocols import ReplicatedGraph
+from tests.conformance.neo4j_walk import walk_replica
 from tests.conformance.test_congruence import GIVEN
 from tests.flows import lifecycle_days as days
 from tests.flows.both_stacks import Scenario
@@ -140,4 +141,5 @@ async def test_a_name_in_what_stays_is_no_remnant_in_the_graph(home: Path, stack
             assert receipt.scan is not None
             assert dict(receipt.scan.leftovers) == {}, kind
         assert await graph.count_present(memory.scope, [new.key]) == 1
-        assert await graph.edges(keys, memory.scope) == []
+        assert await memory.engine.graph.edges(keys, memory.scope) == []
+        assert await walk_replica(graph, memory.engine.clock, memory.engine.log).edges(keys, memory.scope) == []

@@ -26,7 +26,8 @@ async def test_what_came_after_a_backup_is_gone_and_the_graph_is_ahead(
         restore(stack.log_url, file)
         assert [turn.id for turn in await memory.episodic.get_conversation("talk")] == ["t1"]
         assert (await memory.engine.log.head(memory.scope)).seq == before
-        assert await memory.engine.graph.watermark(user) == before + 1
+        assert memory.engine.graph_projection is not None
+        assert await memory.engine.graph_projection.graph.watermark(user) == before + 1
         assert [turn.id for turn in (await memory.remember("bees")).turns] == ["t1"]
 
 

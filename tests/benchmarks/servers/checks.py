@@ -78,7 +78,8 @@ async def graph_speed(loader: UserLoader, user: str, turns: int) -> dict[str, fl
     projected = time.perf_counter() - begun
     assert set((await memory.scoped(user_id=user).lag()).values()) == {0}, report
     begun = time.perf_counter()
-    edges = await engine.graph.rebuild(scope)
+    assert engine.graph_projection is not None
+    edges = await engine.graph_projection.graph.rebuild(scope)
     rebuilt = time.perf_counter() - begun
     records = await engine.log.count(scope, Where())
     return {
