@@ -320,7 +320,9 @@ class Engine:
         return await open_projection(embedder, self.open_vector_index, self.log, self.clock, self.settings)
 
     async def wait_for_own_writes(self, scope: Scope, columns: RecordColumns) -> tuple[str, ...]:
-        """Wait a moment until the user's projections are as far as the columns; a notice for each that is not."""
+        """Wait a moment until the user's vectors are as far as the columns; a notice where they are not."""
+        if self.graph_projection is not None:
+            self.graph_projection.catch_up(scope, columns)
         served, asked = self.vector_projections[0], dict[asyncio.Task[bool], str]()
         served_here = ("", served.embedder.identity, self._unusable_embedder)
         if served.is_behind(scope, columns) or self._column_cache.recorded_embedder not in served_here:

@@ -13,6 +13,7 @@ from dataclasses import dataclass, field, replace
 
 from agentmem.core.changes import JournalEntry
 from agentmem.core.clock import Clock
+from agentmem.core.columns import RecordColumns
 from agentmem.core.event_loop import Backoff, loop_time
 from agentmem.core.outage import Outage
 from agentmem.core.record import Key
@@ -84,6 +85,12 @@ class GraphProjection:
     def _note_outage(self, error: StoreError) -> None:
         self.last_error = str(error)
         self._outage.begin(error)
+
+    def catch_up(self, scope: Scope, columns: RecordColumns) -> None:
+        """Follow in the background where a process that ended, or another one, left the graph behind the columns."""
+        known = self._local_watermarks.get(scope.user_id), columns.watermarks.get(self.name)
+        if columns.seq not in known:
+            self._enqueue(scope.user_id)
 
     def is_backing_off(self) -> bool:
         """Whether the graph was away a moment ago and is left alone."""

@@ -59,7 +59,6 @@ class Attempt:
     began: float
     ended: float
     error: str = ""
-    notices: tuple[str, ...] = ()
 
 
 @dataclass
@@ -180,16 +179,16 @@ class Client:
         while not self.gate.is_open():  # a recall that stood still with its client would find its time over
             await asyncio.sleep(self.interval)
         while not self._ending:
-            began, error, notices = time.monotonic(), "", ()
+            began, error = time.monotonic(), ""
             try:
                 async with asyncio.timeout(TIMEOUT_SECONDS):
-                    notices = (await self._memory.remember("what does Ann say?")).notices
+                    await self._memory.remember("what does Ann say?")
             except StoreUnavailable as caught:
                 error = str(caught)
             except (AgentMemError, TimeoutError) as caught:
                 error = f"{type(caught).__name__}: {caught}"
                 self.log.failures.append(f"recall: {error}")
-            self.log.recalls.append(Attempt(began, time.monotonic(), error, notices))
+            self.log.recalls.append(Attempt(began, time.monotonic(), error))
             await asyncio.sleep(self.interval)
 
     # -- what must hold

@@ -300,7 +300,7 @@ BROKEN: dict[str, tuple[bytes, str]] = {
     "a value for a table": (b"\ndecay = 5\n", "line 2"),
     "unknown": (b"\n\nembeder = 'hash'\n", "line 3"),
     "unknown in a table": (b"[decay]\nbeat = 1\n", "line 2"),
-    "impossible together": (b"log_url = 'postgresql://h/d'\n", "graph_url"),
+    "impossible together": (b"graph_url = 'neo4j://h'\n", "log_url"),
 }
 NAMES_THE_FILE = [case for case in BROKEN if case != "impossible together"]
 
