@@ -145,9 +145,6 @@ async def test_callers_who_give_up_cost_no_connection(postgres_url: str, monkeyp
     await database.close()
 
 
-@pytest.mark.filterwarnings(
-    "ignore:Exception ignored in. <generator object BasePipeline._exit_gen:pytest.PytestUnraisableExceptionWarning"
-)
 async def test_a_read_canceled_while_it_ends_leaves_no_open_transaction(
     postgres_url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:

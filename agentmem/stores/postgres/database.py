@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import os
 import socket
+import traceback
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
 from contextlib import asynccontextmanager, contextmanager, nullcontext, suppress
 from functools import partial
@@ -192,9 +193,10 @@ class PostgresDatabase:
             if connection.closed and not ending:
                 raise _NotCommitted(_describe_error(error)) from None
             raise
-        except asyncio.CancelledError:
+        except asyncio.CancelledError as error:
             # A driver that is canceled before it has sent the end of the transaction takes it for ended.
             canceled = not ended
+            _end_driver_steps(error)
             raise
         finally:
             if connection.closed:
@@ -450,6 +452,13 @@ async def _configure(connection: PostgresConnection, *, is_pooled: bool) -> None
     connection.prepared_max = MAX_PREPARED_STATEMENTS
     if not is_pooled:  # the server, too, notices within a minute that a client is lost, and gives up what it had locked
         await connection.execute(load_templates(__package__, "database.sql")["session"])
+
+
+def _end_driver_steps(error: BaseException | None) -> None:
+    """Let go of what the driver was about to do, while its connection is still there."""
+    while error is not None:
+        traceback.clear_frames(error.__traceback__)
+        error = error.__context__
 
 
 def _describe_error(error: psycopg.Error) -> str:
