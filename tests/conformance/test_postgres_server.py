@@ -165,6 +165,27 @@ async def test_a_read_canceled_while_it_ends_leaves_no_open_transaction(
     await database.close()
 
 
+@pytest.mark.parametrize("way", ["the first use", "a connection of its own"])
+async def test_a_canceled_commit_leaves_no_connection_open(
+    postgres_url: str, monkeypatch: pytest.MonkeyPatch, way: str
+) -> None:
+    opened = list[psycopg.AsyncConnection[object]]()
+
+    async def commit_and_be_canceled(connection: psycopg.AsyncConnection[object]) -> None:
+        opened.append(connection)
+        raise asyncio.CancelledError
+
+    monkeypatch.setattr(psycopg.AsyncConnection, "commit", commit_and_be_canceled)
+    database = postgres_database.PostgresDatabase(postgres_url)
+    with pytest.raises(asyncio.CancelledError):
+        if way == "the first use":
+            await database.query(SCOPE, _ask)
+        else:
+            await database.run_dedicated(SCOPE, _ask, timeout_seconds=5)
+    assert [connection.closed for connection in opened] == [True]
+    await database.close()
+
+
 async def test_without_a_free_connection_the_reason_is_said(postgres_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(postgres_database, "MAX_CONNECTIONS", 1)
     database = postgres_database.PostgresDatabase(postgres_url)

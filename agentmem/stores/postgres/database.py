@@ -114,7 +114,7 @@ class PostgresDatabase:
         sql = load_templates(__package__, "database.sql")
         with self._translate_errors():
             connection = await build_connection_class().connect(self._conninfo, prepare_threshold=None)
-            async with connection:
+            async with _closing(connection), connection:
                 await connection.set_read_only(False)  # whatever others set for a session that a pooler shares
                 await connection.execute(sql["limits"], _session_settings(principal, timeout_seconds, "alone"))
                 return await work(connection)
@@ -360,6 +360,15 @@ class _DeadlineKiller:
             copy.shutdown(socket.SHUT_RDWR)
 
 
+@asynccontextmanager
+async def _closing(connection: psycopg.AsyncConnection[Any]) -> AsyncIterator[None]:
+    """Close a connection at the end; the driver leaves one open whose commit is canceled."""
+    try:
+        yield
+    finally:
+        await connection.close()
+
+
 async def fetch_rows(
     connection: PostgresConnection, statement: str, values: Mapping[str, Any] | None = None
 ) -> list[Any]:
@@ -418,7 +427,7 @@ async def _detect_pooler(conninfo: str) -> tuple[bool, bool]:
             raise
         connection = await psycopg.AsyncConnection.connect(conninfo)
     sql = load_templates(__package__, "database.sql")
-    async with connection:
+    async with _closing(connection), connection:
         cursor = await connection.execute(sql["is_direct"], {"setting": DIRECT_SETTING})
         if await cursor.fetchone() == (True,):
             return False, True
