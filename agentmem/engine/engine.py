@@ -112,7 +112,7 @@ class Engine:
     _shared: dict[type, Any] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        self._column_cache = ColumnCache(self.drop_user_caches, self.cache_stats)
+        self._column_cache = ColumnCache(self.drop_user_caches, self.note_restore, self.cache_stats)
         self._sync_retrier = SyncRetrier(self.sync_projections)
 
     @property
@@ -202,7 +202,10 @@ class Engine:
         """Append to the log (acknowledged there), then bring the projections along; their failure fails no write."""
         watch, served = Stopwatch(self.clock), self.vector_projections[:1]
         inline = served[0] if served and served[0].is_synchronous else None
+        known = max((vectors.local_watermark(scope) for vectors in self.vector_projections), default=-1)
         entries = await self.log.append(changes, audit, fence, inline)
+        if any(entry.seq <= known and not entry.already_applied for entry in entries):
+            self.note_restore(scope.user_id)
         self.latency_stats.add("write", watch.milliseconds())
         if any(isinstance(record, Turn) for change in changes for record in change.upserts):
             for note in self.turn_callbacks:
@@ -419,6 +422,15 @@ class Engine:
             del self.receipts[name]
         for forget in self.erasure_callbacks:
             forget(user_id)
+
+    def note_restore(self, user_id: str) -> None:
+        """The user's journal is not the one that this process knew: let go of everything that was made from that."""
+        log_event(WARNING, "log_restored", user_id=user_id)
+        self.invalidate_user(user_id)
+        for projection in (*self.vector_projections, *self._retired_projections):
+            projection.forget_user(user_id)
+        if self.graph_projection is not None:
+            self.graph_projection.forget_watermark(user_id)
 
     # -- life
 

@@ -78,6 +78,11 @@ class VectorProjection:
         """Up to where this process brought the user's vectors when it last did; -1 when it does not know."""
         return self._local_watermarks.get(scope.user_id, -1)
 
+    def forget_user(self, user_id: str) -> None:
+        """The log was restored from a backup: look again where the user's vectors stand, and load them again."""
+        self._local_watermarks.pop(user_id, None)
+        self.index.drop_cached(user_id)
+
     def is_behind(self, scope: Scope, columns: RecordColumns) -> bool:
         """Whether the user's vectors are not as far as the columns, by what the store said with it.
 

@@ -66,7 +66,10 @@ class RecordReader(Protocol):
         ...
 
     async def read_columns(self, scope: Scope, after_seq: int) -> tuple[RecordColumnBatch, list[int], Head]:
-        """Rows of the records changed after `after_seq`, ordinals gone since, and the head they are complete up to."""
+        """Rows of the records changed after `after_seq`, ordinals gone since, and the head they are complete up to.
+
+        The head also tells the operation of the change at `after_seq`.
+        """
         ...
 
     async def read_columns_patch(self, scope: Scope, through_seq: int) -> tuple[RecordColumnBatch, list[int]]:
@@ -128,7 +131,9 @@ class LogStore(RecordReader, TermIndex, Protocol):
         """The entry of a change_id applied before, `repeated`; None when it is new; Conflict with another payload."""
         ...
 
-    async def head(self, scope: Scope) -> Head: ...
+    async def head(self, scope: Scope, after_seq: int = 0) -> Head:
+        """How far the user's journal reaches, with the operation of the change at `after_seq`."""
+        ...
 
     async def seq_at_time(self, scope: Scope, moment: datetime) -> int:
         """The last journal position recorded at or before a moment; 0 before the first."""
@@ -305,6 +310,10 @@ class VectorIndex(Protocol):
 
     async def clear(self, user_id: str) -> None:
         """Forget the user's vectors and watermark, so that they are built again."""
+        ...
+
+    def drop_cached(self, user_id: str) -> None:
+        """Forget what this process holds of the user's vectors in memory."""
         ...
 
     async def erase(self, scope: Scope, ordinals: Iterable[int] | None) -> None: ...

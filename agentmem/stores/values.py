@@ -46,6 +46,10 @@ class Head(NamedTuple):
     `last_at` is the latest record time, in microseconds since 1970: what is known now may be no older. `embedder` is
     the identity that the store records now, "" before the first one. `watermarks` are positions that projections have
     reached, by name, where a log on a server has them at hand: exact for vectors, for a graph as it was last noted.
+
+    `operation_id` is that of the change at `seq`, `operation_id_after` that of the change at the position asked about,
+    "" where the journal has none there. A change at a known position that is of another operation than before says
+    that the log was restored from a backup: a journal only ever grows.
     """
 
     seq: int
@@ -53,6 +57,8 @@ class Head(NamedTuple):
     last_at: int
     embedder: str = ""
     watermarks: Mapping[str, int] = MappingProxyType({})
+    operation_id: str = ""
+    operation_id_after: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -64,7 +64,8 @@ async def test_erased_records_leave_tombstones_and_nothing_else(
     ]
     assert (entries[2].removals, entries[2].recorded_at) == ((RemovedRecord(0, "Turn", "a", erased=True),), at)
     assert MARKER not in repr(entries)
-    assert await log.read_columns(scope, first.seq) == (RecordColumnBatch.from_rows([]), [0], Head(3, 1, to_micros(at)))
+    head = Head(3, 1, to_micros(at), operation_id="erasure", operation_id_after=first.operation_id)
+    assert await log.read_columns(scope, first.seq) == (RecordColumnBatch.from_rows([]), [0], head)
 
 
 async def test_erasing_what_is_not_there_changes_nothing(log: LogStore, scope: Scope) -> None:

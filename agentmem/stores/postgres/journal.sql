@@ -2,7 +2,9 @@
 
 -- name: head
 SELECT (SELECT value FROM store_meta WHERE user_id = '_system' AND name = 'embedder'), u.head, u.erasures, u.last_at,
-       (SELECT json_object_agg(projection, seq) FROM projection_watermarks WHERE user_id = %(user_id)s)
+       (SELECT json_object_agg(projection, seq) FROM projection_watermarks WHERE user_id = %(user_id)s),
+       (SELECT operation_id FROM memory_changes WHERE user_id = %(user_id)s AND seq = u.head),
+       (SELECT operation_id FROM memory_changes WHERE user_id = %(user_id)s AND seq = %(after)s)
 FROM (SELECT %(user_id)s::text AS user_id) asked LEFT JOIN memory_users u ON u.user_id = asked.user_id
 
 -- name: seq_at

@@ -13,10 +13,13 @@ from agentmem.stores.values import Head
 from agentmem.stores.write_plan import build_entries, check_idempotency
 
 
-async def head(db: SqlConnection, user_id: str) -> Head:
+async def head(db: SqlConnection, user_id: str, after_seq: int = 0) -> Head:
     """How far the user's journal reaches; all 0 for a user never seen."""
-    ((embedder, seq, erasures, at, watermarks),) = await db.rows("journal.head", user_id=user_id)
-    return Head(seq or 0, erasures or 0, at or 0, embedder or "", watermarks or {})
+    ((embedder, seq, erasures, at, watermarks, *operations),) = await db.rows(
+        "journal.head", user_id=user_id, after=after_seq
+    )
+    last, after = (operation_id or "" for operation_id in operations)
+    return Head(seq or 0, erasures or 0, at or 0, embedder or "", watermarks or {}, last, after)
 
 
 async def entries_after(db: SqlConnection, user_id: str, after_seq: int, limit: int) -> list[JournalEntry]:

@@ -91,8 +91,8 @@ class SqlLog(ABC, Generic[D]):
 
         return await self.database.query(scope, read)
 
-    async def head(self, scope: Scope) -> Head:
-        return await self._read(scope, journal.head, scope.user_id)
+    async def head(self, scope: Scope, after_seq: int = 0) -> Head:
+        return await self._read(scope, journal.head, scope.user_id, after_seq)
 
     async def seq_at_time(self, scope: Scope, moment: datetime) -> int:
         return await self._read(scope, self._find_seq_at_time, scope.user_id, moment)
@@ -141,7 +141,7 @@ class SqlLog(ABC, Generic[D]):
     async def read_columns(self, scope: Scope, after_seq: int) -> tuple[RecordColumnBatch, list[int], Head]:
         async def read(db: SqlConnection) -> tuple[RecordColumnBatch, list[int], Head]:
             changed, gone = await self._read_columns(db, scope.user_id, after_seq)
-            return changed, gone, await journal.head(db, scope.user_id)
+            return changed, gone, await journal.head(db, scope.user_id, after_seq)
 
         return await self.database.query(scope, read)
 

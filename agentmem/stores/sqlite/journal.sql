@@ -1,7 +1,9 @@
 -- What was done, and what stood when. A version with a payload is an after-image; without one the record left.
 
 -- name: head
-SELECT (SELECT value FROM store_meta WHERE name = 'embedder'), u.head, u.erasures, u.last_at, NULL
+SELECT (SELECT value FROM store_meta WHERE name = 'embedder'), u.head, u.erasures, u.last_at, NULL,
+       (SELECT operation_id FROM memory_changes WHERE user_id = :user_id AND seq = u.head),
+       (SELECT operation_id FROM memory_changes WHERE user_id = :user_id AND seq = :after)
 FROM (SELECT :user_id AS user_id) asked LEFT JOIN memory_users u ON u.user_id = asked.user_id
 
 -- name: seq_at

@@ -375,6 +375,10 @@ class SqliteVectors:
         await self._database.write(write, durable=False)
         self._cache.drop(user_id)
 
+    def drop_cached(self, user_id: str) -> None:
+        """Forget the user's matrix: the next search loads it again."""
+        self._cache.drop(user_id)
+
     async def erase(self, scope: Scope, ordinals: Iterable[int] | None) -> None:
         """Take out these records' vectors (None: all of the user), of every embedder, durably."""
         chosen = None if ordinals is None else list(ordinals)
