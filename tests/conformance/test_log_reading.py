@@ -215,7 +215,11 @@ async def test_the_columns_are_topped_up_by_what_changed(log: LogStore, scope: S
     await delete_records(log, scope, ("Fact", "b"))
     rows, gone, head = await log.read_columns(scope, 1)
     assert ([(row.id, row.seq) for row in rows], gone, head.seq) == ([("a", 2)], [1], 3)
-    assert await log.read_columns(scope, 3) == (RecordColumnBatch.from_rows([]), [], head._replace(operation_id_after=head.operation_id))
+    assert await log.read_columns(scope, 3) == (
+        RecordColumnBatch.from_rows([]),
+        [],
+        head._replace(operation_id_after=head.operation_id),
+    )
 
 
 async def test_columns_patched_to_a_position_are_those_of_then(
