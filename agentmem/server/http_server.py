@@ -47,10 +47,16 @@ class DeadlineProtocol(H11Protocol):
         oldest.transport.abort()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """Stop waiting."""
+        """Stop waiting, and refer to itself no more.
+
+        A cycle of references would stay until a full garbage collection, which stops all requests; clients that come
+        and go would leave tens of thousands of objects to it.
+        """
         super().connection_lost(exc)
         if self._deadline is not None:
             self._deadline.cancel()
+        self._unset_keepalive_if_required()
+        self.app = self._app
 
     def on_response_complete(self) -> None:
         """Wait for the next head."""

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import json
 import socket
+import weakref
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
@@ -70,6 +72,32 @@ async def test_a_connection_without_a_whole_head_is_closed(
         writer.write(first + said)
         answered = await read_to_end(reader)
         assert answered.count(b"HTTP/1.1 200 OK") == (1 if first else 0)
+
+
+async def test_a_closed_connection_leaves_nothing_to_garbage_collection(
+    home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made, connection_made = [], http_server.DeadlineProtocol.connection_made
+
+    def note(protocol: http_server.DeadlineProtocol, transport: asyncio.Transport) -> None:
+        made.append(weakref.ref(protocol))
+        connection_made(protocol, transport)
+
+    monkeypatch.setattr(http_server, "HEAD_SECONDS", 0.2)
+    async with serving(home, body_seconds=0.2) as (_, connect):
+        monkeypatch.setattr(http_server.DeadlineProtocol, "connection_made", note)
+        gc.disable()
+        try:
+            for said in (b"", b"GET /health HTTP/1.1\r\nHost: localhost\r\n\r\n", HEAD % b"/v1/import" + b"{"):
+                reader, writer = await connect()
+                writer.write(said)
+                await read_to_end(reader)
+            async with asyncio.timeout(PATIENCE):
+                while any(each() for each in made):
+                    await asyncio.sleep(0.01)
+        finally:
+            gc.enable()
+        assert len(made) == 3
 
 
 async def test_of_too_many_connections_the_one_that_is_idle_longest_is_closed(

@@ -80,22 +80,28 @@ async def import_memory(
     """
     require_whole_user(caller)
     memory = open_view(request, caller, view)
-    folder = tempfile.TemporaryDirectory(prefix="agentmem-", dir=memory.settings.temp_dir)
+    folder = await asyncio.to_thread(tempfile.TemporaryDirectory, prefix="agentmem-", dir=memory.settings.temp_dir)
     path = Path(folder.name) / "body"
     try:
         await _save_body(request, path)
     except BaseException:
-        folder.cleanup()
+        await asyncio.to_thread(folder.cleanup)
         raise
 
     async def work(progress: ProgressCallback) -> ImportReport:
-        with folder:
+        try:
             return await Importer(format_).import_files(memory, [path], progress)
+        finally:
+            await asyncio.to_thread(folder.cleanup)
 
     return await answer_long_work(request, work)
 
 
 async def _save_body(request: Request, path: Path) -> None:
-    with path.open("wb") as file:
+    """In threads, as all work on the folder: a busy disk would hold up the event loop."""
+    file = await asyncio.to_thread(path.open, "wb")
+    try:
         async for chunk in request.stream():
             await asyncio.to_thread(file.write, chunk)
+    finally:
+        await asyncio.to_thread(file.close)
