@@ -8,7 +8,16 @@ from typing import Any
 from agentmem.core.clock import derive_id
 from agentmem.core.procedural_records import Strategy, ToolInvocation
 from agentmem.core.record import Key, Record
-from agentmem.core.records import PROFILE_ID, RELATION_KINDS, Edge, EdgeKind, Fact, Goal, Turn, build_record
+from agentmem.core.records import (
+    PROFILE_ID,
+    RELATION_KINDS,
+    Edge,
+    EdgeKind,
+    Fact,
+    Goal,
+    Turn,
+    build_record,
+)
 from agentmem.core.scope import check_identifier
 
 EdgeTriple = tuple[EdgeKind, Key, Key]  # kind, source, target
@@ -38,7 +47,29 @@ ENDPOINT_LABELS: Mapping[EdgeKind, tuple[str, str]] = {
     EdgeKind.INVOKED: ("ToolInvocation", "Tool"),
     **dict.fromkeys(sorted(RELATION_KINDS), ("Entity", "Entity")),
 }
-"""The labels of source and target of each kind."""
+"""The labels of source and target of each kind. In place of an Entity, `USER_EDGE_KINDS` may have the User."""
+
+RELATION_BY_SLOT: Mapping[str, EdgeKind] = {
+    "home": EdgeKind.LIVES_IN,
+    "employer": EdgeKind.WORKS_FOR,
+    "boss": EdgeKind.REPORTS_TO,
+    "school": EdgeKind.STUDIES_AT,
+    "partner": EdgeKind.PARTNER_OF,
+    "children": EdgeKind.PARENT_OF,
+    "parents": EdgeKind.PARENT_OF,
+    "siblings": EdgeKind.SIBLING_OF,
+    "friends": EdgeKind.KNOWS,
+    "pets": EdgeKind.OWNS,
+}
+"""The relation that a fact states between its subject and its value, by its slot."""
+
+INVERSE_SLOTS = frozenset({"parents"})
+"""Slots whose value is the source of the relation, and the subject its target."""
+
+USER_EDGE_KINDS = frozenset({EdgeKind.ABOUT, *RELATION_BY_SLOT.values()})
+"""Kinds of edges that may join the User record in place of an Entity."""
+
+_USER_KEY: Key = ("User", PROFILE_ID)
 
 
 def turn_position_key(conversation_id: str, index: int) -> Key:
@@ -57,7 +88,7 @@ def structural_edges(record: Record) -> list[EdgeTriple]:
     elif isinstance(record, Fact):
         links = _fact_edges(record)
     elif isinstance(record, Goal):
-        links = [(EdgeKind.HAS_GOAL, ("User", PROFILE_ID), record.key)]
+        links = [(EdgeKind.HAS_GOAL, _USER_KEY, record.key)]
         links += [(EdgeKind.SUBGOAL_OF, record.key, ("Goal", parent)) for parent in (record.parent_id,) if parent]
         links += [(EdgeKind.BLOCKED_BY, record.key, ("Goal", other)) for other in record.blocked_by]
     elif isinstance(record, ToolInvocation):
@@ -85,10 +116,47 @@ def _turn_edges(turn: Turn) -> list[EdgeTriple]:
 def _fact_edges(fact: Fact) -> list[EdgeTriple]:
     links: list[EdgeTriple] = [(EdgeKind.DERIVED_FROM, fact.key, ("Turn", turn)) for turn in fact.source_turn_ids]
     links += [(EdgeKind.ABOUT, fact.key, ("Entity", entity)) for entity in fact.entity_ids]
+    links += [(EdgeKind.ABOUT, fact.key, _USER_KEY)] if fact.subject_entity_id == PROFILE_ID else []
     links += [(EdgeKind.DEPENDS_ON, fact.key, ("Fact", premise)) for premise in fact.depends_on]
     links += [(EdgeKind.SUPERSEDES, fact.key, ("Fact", old)) for old in (fact.supersedes,) if old]
     links += [(EdgeKind.PROMOTED_FROM, fact.key, ("Fact", old)) for old in (fact.promoted_from,) if old]
-    return links
+    relation = stated_relation(fact)
+    return links + ([relation] if relation else [])
+
+
+def stated_relation(fact: Fact) -> EdgeTriple | None:
+    """The relation that a fact states by its slot; None for plans, denials, other slots and ends without an entity."""
+    kind, value = RELATION_BY_SLOT.get(fact.slot), fact.value_entity_id
+    if kind is None or fact.is_denied or fact.temporal_context == "future" or value not in fact.entity_ids:
+        return None
+    is_own = fact.subject_entity_id == PROFILE_ID
+    if not is_own and (fact.subject_entity_id not in fact.entity_ids or fact.subject_entity_id == value):
+        return None
+    subject = _USER_KEY if is_own else ("Entity", fact.subject_entity_id)
+    ends = subject, ("Entity", value)
+    return (kind, *(reversed(ends) if fact.slot in INVERSE_SLOTS else ends))
+
+
+def build_stated_relation(fact: Fact, link: EdgeTriple) -> Edge:
+    """The Edge for the relation that a fact states: as long, as sure and as well founded as the fact."""
+    kind, (_, source), (_, target) = link
+    return Edge(
+        id=derive_id(structural_edge_id(link), fact.id),
+        user_id=fact.user_id,
+        channel=fact.channel,
+        recorded_at=fact.recorded_at,
+        seq=fact.seq,
+        operation_id=fact.operation_id,
+        edge_kind=kind,
+        source=source,
+        target=target,
+        properties={"slot": fact.slot},
+        confidence=fact.confidence,
+        fact_id=fact.id,
+        valid_from=fact.valid_from,
+        valid_to=fact.valid_to,
+        source_turn_ids=fact.source_turn_ids,
+    )
 
 
 def edge_triple(edge: Edge) -> EdgeTriple:

@@ -28,7 +28,7 @@ from agentmem.core.record import (
     UnitInterval,
     UtcDatetime,
 )
-from agentmem.core.scope import MAX_IDENTIFIER_CHARS, SWARM
+from agentmem.core.scope import GLOBAL, MAX_IDENTIFIER_CHARS, SWARM
 from agentmem.errors import InvalidRecord
 
 IDENTITY_HEADING, CONTEXT_HEADING = "# About the user", "# What the user is up to"
@@ -38,6 +38,7 @@ ANNOUNCEMENT_TAG = "announcement"  # the tag of a fact in `_swarm` that an agent
 SLOT_KEY_PREFIX = "slot:"  # of the dedup keys of beliefs
 
 PROFILE_ID = "profile"  # the id of the one User record of a user
+RELATION_END_FIELDS = ("subject_entity_id", "value_entity_id")  # of a Fact
 
 ROLE_ALIASES = {
     "user": "user",
@@ -171,7 +172,8 @@ class Fact(Record):
 
     A belief fills a slot of its subject: `slot` and `value` say what is so, or with `is_denied` what is not so.
     `said_at` is when it was last said, in world time, `first_said_at` when it was first. At `doubted_at` a later turn
-    cast doubt on it, in the words at `doubt_spans`. See `agentmem.beliefs`.
+    cast doubt on it, in the words at `doubt_spans`. See `agentmem.beliefs`. `subject_entity_id` and `value_entity_id`
+    are those of `entity_ids` that subject and value name; the subject that is the user has the id of the User record.
     """
 
     claim: Text
@@ -201,6 +203,8 @@ class Fact(Record):
     stale_since: UtcDatetime | None = None
     slot: str = ""
     value: str = ""
+    subject_entity_id: str | None = None
+    value_entity_id: str | None = None
     is_denied: bool = False
     said_at: UtcDatetime | None = None
     first_said_at: UtcDatetime | None = None
@@ -375,6 +379,11 @@ class User(Record):
     metadata: JsonObject = Field(default_factory=dict)
 
 
+def build_profile() -> User:
+    """The record of a user of whom a program set nothing, for the graph to tie facts to."""
+    return User(id=PROFILE_ID, channel=GLOBAL)
+
+
 class EdgeKind(StrEnum):
     """Every kind of edge. Kinds never come from callers' text; a caller's own name is a property of RELATED_TO."""
 
@@ -401,6 +410,13 @@ class EdgeKind(StrEnum):
     KNOWS = "KNOWS"
     CREATED_BY = "CREATED_BY"
     REFERENCES = "REFERENCES"
+    LIVES_IN = "LIVES_IN"
+    STUDIES_AT = "STUDIES_AT"
+    REPORTS_TO = "REPORTS_TO"
+    PARTNER_OF = "PARTNER_OF"
+    PARENT_OF = "PARENT_OF"
+    SIBLING_OF = "SIBLING_OF"
+    OWNS = "OWNS"
 
 
 RELATION_KINDS = frozenset(list(EdgeKind)[list(EdgeKind).index(EdgeKind.RELATED_TO) :])

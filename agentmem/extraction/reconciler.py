@@ -15,10 +15,21 @@ from typing import Any
 
 from agentmem.beliefs.slots import USER_SUBJECT
 from agentmem.core.changes import Change, WriteAttempt
-from agentmem.core.edges import build_mention, build_relation
+from agentmem.core.edges import RELATION_BY_SLOT, build_mention, build_relation
 from agentmem.core.lifecycle import DOUBTFUL
 from agentmem.core.record import Key, Record, Status
-from agentmem.core.records import Edge, Entity, Fact, Gloss, Review, Turn, build_record
+from agentmem.core.records import (
+    PROFILE_ID,
+    RELATION_END_FIELDS,
+    Edge,
+    Entity,
+    Fact,
+    Gloss,
+    Review,
+    Turn,
+    build_profile,
+    build_record,
+)
 from agentmem.core.scope import GLOBAL, self_channel
 from agentmem.errors import InvalidRecord
 from agentmem.extraction.contradiction import CandidateRetriever, ContradictionClassifier, ContradictionVerdict
@@ -39,10 +50,10 @@ from agentmem.memory.semantic.beliefs import (
     read_slot_facts,
     settle_fact,
 )
-from agentmem.memory.semantic.end_relations import find_ended_relations
 from agentmem.memory.semantic.equal_claims import is_duplicate
 from agentmem.memory.semantic.facts import find_global_copies, merge_sources
 from agentmem.memory.semantic.memory import SemanticMemory
+from agentmem.memory.semantic.slot_relations import find_ended_relations
 from agentmem.stores.values import Where
 from agentmem.text.normalization import hash_claim, normalize_claim
 from agentmem.text.query_parser import strip_names
@@ -297,8 +308,10 @@ class _ChangeBuilder:
 
     async def _settle_belief(self, draft: FactDraft, channel: str) -> None:
         fields = self._build_fact_fields(draft, [draft])
+        ends = self._resolve_ends(draft)
+        fields["entity_ids"] = tuple(dict.fromkeys((*fields["entity_ids"], *filter(None, ends.values()))))
         said_at = {"slot": draft.slot, "value": draft.value, "said_at": self._stated_at(draft.turn_id)}
-        fact = build_record(Fact, channel=channel, claim=draft.claim, **fields).model_copy(update=said_at)
+        fact = build_record(Fact, channel=channel, claim=draft.claim, **fields).model_copy(update={**said_at, **ends})
         pending, words = self._list_pending(), ClaimWords(draft.operation, draft.mark)
         if draft.slot.startswith(("date:", "flight:")):
             named = await find_open_event(self.context, fact, pending)
@@ -323,6 +336,15 @@ class _ChangeBuilder:
             if settled.review.dedup_key() not in asked:
                 self._upsert(settled.review, None)
         return None
+
+    def _resolve_ends(self, draft: FactDraft) -> dict[str, str | None]:
+        """The entities of the subject and of the value of a claim whose slot ties the two."""
+        if draft.slot not in RELATION_BY_SLOT:
+            return {}
+        names = draft.subject, draft.value.partition(" (")[0]
+        ends = dict(zip(RELATION_END_FIELDS, map(self.resolver.resolve, names), strict=True))
+        self._expect_entities([name for name in ends.values() if name])
+        return ends
 
     async def _supersede(self, draft: FactDraft, known: Fact, is_correction: bool) -> None:
         """Put the fact in the place of the one it replaces, from when it was said on."""
@@ -539,6 +561,8 @@ class _ChangeBuilder:
 
     def build_change(self) -> Change:
         """All of it."""
+        if any(fact.subject_entity_id == PROFILE_ID for fact in self._list_pending()):
+            self._insert_if_absent(build_profile())
         return self.write.build_change(
             *self.upserts.values(),
             inserts_if_absent=tuple(self.inserts_if_absent.values()),

@@ -13,7 +13,18 @@ import numpy as np
 from agentmem.core.changes import Change, JournalEntry, WriteAttempt
 from agentmem.core.procedural_records import Outcome, Procedure, Strategy, ToolInvocation
 from agentmem.core.record import Key, Record, Status
-from agentmem.core.records import KINDS, Conversation, Edge, EdgeKind, Entity, Fact, Gloss, Goal, Review
+from agentmem.core.records import (
+    KINDS,
+    RELATION_END_FIELDS,
+    Conversation,
+    Edge,
+    EdgeKind,
+    Entity,
+    Fact,
+    Gloss,
+    Goal,
+    Review,
+)
 from agentmem.engine.auditor import MAX_AUDITED_IDS
 from agentmem.engine.engine import MAX_WRITE_ATTEMPTS
 from agentmem.errors import Conflict, InvalidRecord, NotFound, StoreUnavailable
@@ -475,6 +486,7 @@ def _detach_sources(record: Record, erased_keys: Collection[Key]) -> Record:
     """The record without the sources, entities and premises that go."""
     if isinstance(record, Fact):
         kept = _drop_references({name: getattr(record, name) for name in _REFERENCE_FIELDS}, erased_keys)
+        kept |= {name: None for name in RELATION_END_FIELDS if ("Entity", getattr(record, name)) in erased_keys}
         has_source = not record.source_turn_ids or bool(kept["source_turn_ids"])
         is_founded = has_source and kept["depends_on"] == record.depends_on
         return record.model_copy(update=kept if is_founded else {**kept, "stale_since": LOST})

@@ -51,6 +51,7 @@ _LABEL_FIELDS = frozenset(
         "source_spans",
         "source_turn_ids",
         "status",
+        "subject_entity_id",
         "superseded_by",
         "supersedes",
         "tags",
@@ -62,6 +63,7 @@ _LABEL_FIELDS = frozenset(
         "tool_ids",
         "turn_id",
         "type",
+        "value_entity_id",
     }
 )
 

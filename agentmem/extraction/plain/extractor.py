@@ -21,8 +21,6 @@ from agentmem.text.normalization import slugify
 EXTRACTOR = "rules:3"
 MAX_SPEAKER_CHARS = 60
 
-_RELATION_BY_SLOT = {"home": "LOCATED_IN", "employer": "WORKS_FOR"}
-
 
 @dataclass(frozen=True, slots=True)
 class _Speaker:
@@ -47,7 +45,7 @@ def extract(window: Window) -> ExtractionDraft:
             stated = one.extract_facts(claims.get(turn.id, ()))
             facts += stated
             entities += one.extract_entities(stated)
-            relations += one.extract_relations(stated)
+            relations += one.extract_relations()
     return ExtractionDraft(facts=tuple(facts), entities=_merge_entities(entities), relations=tuple(relations))
 
 
@@ -145,17 +143,17 @@ class _TurnExtractor:
             out.append(EntityDraft(turn_id=self.turn.id, name=one.name, type=kind, aliases=(alias,) if alias else ()))
         return out
 
-    def extract_relations(self, facts: Sequence[FactDraft]) -> list[RelationDraft]:
-        """Of the speaker, where they have a name, to those whom they call theirs, and to where they live and work."""
-        out = [(each.noun, each.name, self.turn.content[slice(*each.span)]) for each in self.kin]
-        for fact in facts:
-            kind, is_held = _RELATION_BY_SLOT.get(fact.slot), (fact.operation, fact.temporal_context)
-            if kind and is_held == ("is", "current") and fact.subject == self.speaker.name:
-                named = [name for name in fact.entities if name != self.speaker.name and name in fact.value]
-                out += [(kind, name, fact.quote) for name in named[:1]]
+    def extract_relations(self) -> list[RelationDraft]:
+        """Of the speaker, where they have a name, to those whom they call theirs; facts state those of their slots."""
         return [
-            RelationDraft(turn_id=self.turn.id, source=self.speaker.name, kind=kind, target=target, quote=quote)
-            for kind, target, quote in out
+            RelationDraft(
+                turn_id=self.turn.id,
+                source=self.speaker.name,
+                kind=each.noun,
+                target=each.name,
+                quote=self.turn.content[slice(*each.span)],
+            )
+            for each in self.kin
             if self.speaker.name
         ]
 

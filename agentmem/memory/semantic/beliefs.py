@@ -14,7 +14,15 @@ from agentmem.beliefs.values import is_same_value, normalize_value
 from agentmem.core.lifecycle import DOUBT_TAG, DOUBTFUL, is_inferred
 from agentmem.core.plain_values import has_visible
 from agentmem.core.record import Status
-from agentmem.core.records import SLOT_KEY_PREFIX, Fact, Review, build_record, slot_prefix
+from agentmem.core.records import (
+    PROFILE_ID,
+    RELATION_END_FIELDS,
+    SLOT_KEY_PREFIX,
+    Fact,
+    Review,
+    build_record,
+    slot_prefix,
+)
 from agentmem.errors import InvalidRecord
 from agentmem.memory.context import MemoryContext
 from agentmem.stores.values import Where
@@ -75,7 +83,7 @@ async def settle_fact(
         raise InvalidRecord(
             f"value must have at most {MAX_VALUE_CHARS} characters, got {len(draft.value):,}", field="value"
         )
-    draft = draft.model_copy(update={"subject": await resolve_subject(context, draft, pending)})
+    draft = name_user(draft.model_copy(update={"subject": await resolve_subject(context, draft, pending)}))
     draft, words = _affirm_end(draft, slot, words)
     known = await read_slot_facts(context, draft.channel, draft.subject, slot.name, pending)
     contrary = (
@@ -143,6 +151,12 @@ async def resolve_subject(context: MemoryContext, draft: Fact, pending: Collecti
             if not fact.is_denied and (is_same_value(fact.value, subject) or (own and is_same_value(own[0], subject))):
                 return USER_SUBJECT
     return subject
+
+
+def name_user(fact: Fact) -> Fact:
+    """The fact with the id of the User record, where the user is its subject."""
+    is_own = fact.subject.casefold() == USER_SUBJECT
+    return fact.model_copy(update={"subject_entity_id": PROFILE_ID}) if is_own else fact
 
 
 def _affirm_end(draft: Fact, slot: NamedSlot, words: ClaimWords) -> tuple[Fact, ClaimWords]:
@@ -312,12 +326,14 @@ def add_sources(known: Fact, fact: Fact) -> Fact:
     more = {name: tuple(dict.fromkeys((*getattr(known, name), *getattr(fact, name)))) for name in lists}
     stronger = fact if find_ground(fact) > find_ground(known) else known
     ground = {"certainty": stronger.certainty, "source": stronger.source}
+    ends = {name: getattr(known, name) or getattr(fact, name) for name in RELATION_END_FIELDS}
     if stronger.certainty != DOUBTFUL:
         more["tags"] = tuple(tag for tag in more["tags"] if not tag.startswith(DOUBT_TAG))
     return known.model_copy(
         update={
             **more,
             **ground,
+            **ends,
             "depends_on": fact.depends_on,
             "stale_since": None,
             "confidence": max(known.confidence, fact.confidence),
@@ -339,7 +355,9 @@ async def _ask(context: MemoryContext, draft: Fact, decision: Settlement, agains
 
 def _build_review(context: MemoryContext, draft: Fact, decision: Settlement, against: Fact | None) -> Review:
     """The question for a person: which of two claims holds, or who a claim is about."""
-    fields = draft.model_dump(mode="json", exclude=set(Fact.NON_PAYLOAD_FIELDS) | {"claim_hash", "status", "reason"})
+    fields = draft.model_dump(
+        mode="json", exclude={*Fact.NON_PAYLOAD_FIELDS, "claim_hash", "status", "reason", *RELATION_END_FIELDS}
+    )
     proposed = {name: value for name, value in fields.items() if value not in (None, "", [], ()) and value is not False}
     doubt = f"Known: {against.claim!r}." if against else f"Which {draft.subject} is meant?"
     return build_record(

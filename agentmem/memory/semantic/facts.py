@@ -16,14 +16,14 @@ from agentmem.core.clock import to_utc
 from agentmem.core.lifecycle import DOUBT_TAG, DOUBTFUL
 from agentmem.core.plain_values import describe_value
 from agentmem.core.record import Key, MemoryType, Record, Status, TemporalContext, Tier
-from agentmem.core.records import Fact, Turn, build_record, replace_validated
+from agentmem.core.records import PROFILE_ID, Fact, Turn, build_profile, build_record, replace_validated
 from agentmem.core.truth_maintenance import read_premises
 from agentmem.errors import InvalidRecord
 from agentmem.memory.context import MemoryContext
 from agentmem.memory.read_audit import audit_read
-from agentmem.memory.semantic.beliefs import ClaimReader, ClaimWords, resolve_subject, settle_fact
-from agentmem.memory.semantic.end_relations import find_ended_relations
+from agentmem.memory.semantic.beliefs import ClaimReader, ClaimWords, name_user, resolve_subject, settle_fact
 from agentmem.memory.semantic.entities import follow_merges
+from agentmem.memory.semantic.slot_relations import find_ended_relations, name_relation_ends
 from agentmem.stores.values import Where
 from agentmem.text.normalization import hash_claim
 
@@ -160,6 +160,7 @@ class Facts:
     ) -> tuple[Change, Fact | None]:
         """The Change that a claim about a slot makes, by the decision table; see `agentmem.beliefs.table`."""
         head = (await self._context.engine.log.head(self._context.scope)).seq
+        fact = await name_relation_ends(self._context, fact)
         settled = await settle_fact(self._context, fact, words, write.now)
         puts: list[Record] = list(settled.facts or ([settled.unchanged] if settled.unchanged else []))
         seen: dict[Key, int | None] = {put.key: put.seq or None for put in puts}
@@ -168,7 +169,11 @@ class Facts:
         puts += ended
         expected = {**named, **seen, **{edge.key: edge.seq for edge in ended}}
         # two claims about one slot at the same moment must see each other
-        change = write.build_change(*puts, expected_versions=expected, no_new_since={"Fact": head})
+        is_own = any(each.subject_entity_id == PROFILE_ID for each in settled.facts)
+        profile = (build_profile(),) if is_own else ()
+        change = write.build_change(
+            *puts, inserts_if_absent=profile, expected_versions=expected, no_new_since={"Fact": head}
+        )
         return change, settled.unchanged if settled.review is None else None
 
     async def _build_draft(
@@ -176,7 +181,7 @@ class Facts:
     ) -> tuple[Fact, dict[Key, int]]:
         fact = build_record(Fact, channel=channel or self._context.scope.channel, claim=claim, **fields)
         fact, named = await self._resolve_references(fact, fields)
-        return fact.model_copy(update={"claim_hash": hash_claim(claim)}), named
+        return name_user(fact.model_copy(update={"claim_hash": hash_claim(claim)})), named
 
     async def _resolve_references(self, fact: Fact, given: Mapping[str, Any]) -> tuple[Fact, dict[Key, int]]:
         """The fact with merged entities resolved, and the state of all records that it names.

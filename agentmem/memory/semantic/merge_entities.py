@@ -12,7 +12,7 @@ from agentmem.core.changes import Change, WriteAttempt
 from agentmem.core.clock import derive_id
 from agentmem.core.edges import edge_triple
 from agentmem.core.record import Key, Record, Status
-from agentmem.core.records import RELATION_KINDS, Edge, EdgeKind, Entity, Fact
+from agentmem.core.records import RELATION_END_FIELDS, RELATION_KINDS, Edge, EdgeKind, Entity, Fact
 from agentmem.errors import InvalidRecord, NotFound
 from agentmem.memory.erasure import list_across_channels
 from agentmem.memory.history import strip_log_fields, touched_keys
@@ -96,8 +96,7 @@ class EntityMerging(Entities):
         joined_beliefs = {fact.id: fact for fact in join_beliefs(facts, keep, other, slots, write.now)}
         changed = [*about, *(fact for fact in facts if fact.id in joined_beliefs and fact not in about)]
         puts += [
-            fact.model_copy(update={"entity_ids": _replace_id(fact.entity_ids, other.id, keep.id)})
-            for fact in (joined_beliefs.get(each.id, each) for each in changed)
+            _replace_entity(fact, other.id, keep.id) for fact in (joined_beliefs.get(each.id, each) for each in changed)
         ]
         puts += [edge.model_copy(update=gone) for edge in joined]
         old = {record.key: record.seq for record in (keep, other, *changed, *joined)}
@@ -222,8 +221,11 @@ def _require_entity(record: Record | None) -> Entity:
     return record
 
 
-def _replace_id(ids: Collection[str], old: str, new: str) -> tuple[str, ...]:
-    return tuple(dict.fromkeys(new if name == old else name for name in ids))
+def _replace_entity(fact: Fact, old: str, new: str) -> Fact:
+    """The fact about another entity, which its subject and its value name, too."""
+    about = tuple(dict.fromkeys(new if name == old else name for name in fact.entity_ids))
+    ends = {field: new for field in RELATION_END_FIELDS if getattr(fact, field) == old}
+    return fact.model_copy(update={"entity_ids": about, **ends})
 
 
 def _merge_entity(keep: Entity, other: Entity) -> Entity:
@@ -269,10 +271,11 @@ def _reattach_fact(now: Fact, before: Fact, after: Record | None, ids: tuple[str
     other, keep = ids
     if isinstance(after, Fact) and now.subject == after.subject:
         now = now.model_copy(update={"subject": before.subject})
+    ends = {field: getattr(before, field) for field in RELATION_END_FIELDS if getattr(now, field) == keep}
     if isinstance(after, Fact) and now.entity_ids == after.entity_ids:
-        return now.model_copy(update={"entity_ids": before.entity_ids})
+        return now.model_copy(update={"entity_ids": before.entity_ids, **ends})
     if keep not in now.entity_ids:
         return now
     both = (other, keep) if keep in before.entity_ids else (other,)
     about = [name for known in now.entity_ids for name in (both if known == keep else (known,))]
-    return now.model_copy(update={"entity_ids": tuple(dict.fromkeys(about))})
+    return now.model_copy(update={"entity_ids": tuple(dict.fromkeys(about)), **ends})

@@ -108,7 +108,7 @@ SELECT w.ordinal, w.kind, (SELECT coalesce(json_agg(json_build_array(n.other, n.
 FROM (SELECT (value ->> 0)::bigint AS ordinal, value ->> 1 AS kind FROM json_array_elements(%(inward)s::json)) w
 
 -- name: describe
-SELECT e.kind, a.kind, a.id, b.kind, b.id, e.edge, o.id, o.channel, o.recorded_at, o.seq, c.operation_id,
+SELECT e.kind, a.kind, a.id, b.kind, b.id, e.edge, o.kind, o.id, o.channel, o.recorded_at, o.seq, c.operation_id,
        CASE WHEN e.edge >= 0 THEN v.payload END
 FROM json_array_elements(%(steps)s::json) WITH ORDINALITY AS w (step, place)
 JOIN graph_edges e ON e.user_id = %(user_id)s AND e.source = (w.step ->> 0)::bigint AND e.kind = w.step ->> 1

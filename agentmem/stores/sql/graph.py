@@ -17,14 +17,16 @@ from agentmem.core.clock import Clock, from_micros, to_micros
 from agentmem.core.edges import (
     ENDPOINT_LABELS,
     TURN_POSITION_KIND,
+    USER_EDGE_KINDS,
     EdgeTriple,
+    build_stated_relation,
     edge_triple,
     structural_edge_id,
     structural_edges,
     turn_position_key,
 )
 from agentmem.core.record import Key
-from agentmem.core.records import Edge, EdgeKind, Turn
+from agentmem.core.records import RELATION_KINDS, Edge, EdgeKind, Fact, Turn, User
 from agentmem.core.scope import Scope
 from agentmem.errors import InvalidRecord
 from agentmem.stores.codec import RecordMetadata, decode
@@ -32,9 +34,14 @@ from agentmem.stores.sql.connection import Keys, SqlConnection, SqlDatabase
 from agentmem.stores.values import Neighbor
 
 RECORD_BATCH_SIZE = 2000
-NO_EDGE_RECORD = -1  # replaces the ordinal of an Edge record that has none
-_SOURCE_LABELS = {kind: source for kind, (source, _) in ENDPOINT_LABELS.items()}
-_TARGET_LABELS = {kind: target for kind, (_, target) in ENDPOINT_LABELS.items()}
+NO_EDGE_RECORD = -1  # in place of the ordinal of the Edge, or Fact, that says how long an edge holds
+_SOURCE_LABELS, _TARGET_LABELS = (
+    {
+        kind: {ends[place], *((User.__name__,) if kind in USER_EDGE_KINDS and ends[place] == "Entity" else ())}
+        for kind, ends in ENDPOINT_LABELS.items()
+    }
+    for place in (0, 1)
+)
 REBUILD_SECONDS = 600.0  # for all edges of one user
 
 
@@ -150,8 +157,8 @@ def _build_rows(upserts: Sequence[StoredRecord], known: Mapping[Key, int]) -> li
     for stored in upserts:
         record, ordinal = stored.record, stored.ordinal
         links = [edge_triple(record)] if isinstance(record, Edge) else structural_edges(record)
-        edge = ordinal if isinstance(record, Edge) else NO_EDGE_RECORD
         for kind, source, target in links:
+            edge = ordinal if isinstance(record, Edge) or kind in RELATION_KINDS else NO_EDGE_RECORD
             ends = {**_describe_end("source", source, known), **_describe_end("target", target, known)}
             rows.append({"kind": str(kind), "edge": edge, "owner": ordinal, **ends})
     return rows
@@ -248,8 +255,9 @@ class _GraphWalk:
                     found.setdefault(ordinal, (key, step))
             nearest = sorted(found.items(), key=lambda item: (item[1][0][1], item[1][0][0]))[: limit - len(reached)]
             reached += [(key, distance, step) for _, (key, step) in nearest]
-            frontier = {ordinal: key[0] for ordinal, (key, _) in nearest}
-            seen.update(frontier)
+            seen.update(ordinal for ordinal, _ in nearest)
+            # Nothing is near by being of the same user.
+            frontier = {ordinal: key[0] for ordinal, (key, _) in nearest if key[0] != User.__name__}
         edges = await self._describe_edges(db, [step for _, _, step in reached])
         return [Neighbor(key, distance, edge) for (key, distance, _), edge in zip(reached, edges, strict=True)]
 
@@ -266,7 +274,7 @@ class _GraphWalk:
     async def _hop(self, db: SqlConnection, frontier: Mapping[int, str]) -> list[tuple[int, Key, _EdgeStep]]:
         """Neighbors of records, by ordinal and kind: in their order, then by kind of edge, edges that go out first."""
         asked = [
-            [(ordinal, kind) for ordinal, label in frontier.items() for kind in self._kinds if labels[kind] == label]
+            [(ordinal, kind) for ordinal, label in frontier.items() for kind in self._kinds if label in labels[kind]]
             for labels in (_SOURCE_LABELS, _TARGET_LABELS)
         ]
         if not any(asked):
@@ -289,12 +297,14 @@ class _GraphWalk:
 
 
 def _build_edge(user_id: str, kind: str, *row: Any) -> Edge:
-    from_kind, source, to_kind, target, edge, owner, channel, recorded_at, seq, operation_id, payload = row
+    from_kind, source, to_kind, target, edge, label, owner, channel, recorded_at, seq, operation_id, payload = row
+    link: EdgeTriple = (EdgeKind(kind), (from_kind, source), (to_kind, target))
     if edge >= 0:
-        record = decode("Edge", payload, RecordMetadata(user_id, owner, channel, recorded_at, seq, operation_id))
+        record = decode(label, payload, RecordMetadata(user_id, owner, channel, recorded_at, seq, operation_id))
+        if isinstance(record, Fact):
+            return build_stated_relation(record, link)
         assert isinstance(record, Edge)
         return record
-    link: EdgeTriple = (EdgeKind(kind), (from_kind, source), (to_kind, target))
     stamp = {"user_id": user_id, "channel": channel, "recorded_at": from_micros(recorded_at), "seq": seq}
     return Edge(
         id=structural_edge_id(link), edge_kind=link[0], source=source, target=target, operation_id=operation_id, **stamp

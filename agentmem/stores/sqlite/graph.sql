@@ -96,7 +96,7 @@ SELECT w.value ->> 0, w.value ->> 1, (SELECT json_group_array(json_array(source,
 FROM json_each(:inward) w;
 
 -- name: describe
-SELECT e.kind, a.kind, a.id, b.kind, b.id, e.edge, o.id, o.channel, o.recorded_at, o.seq, c.operation_id,
+SELECT e.kind, a.kind, a.id, b.kind, b.id, e.edge, o.kind, o.id, o.channel, o.recorded_at, o.seq, c.operation_id,
        CASE WHEN e.edge >= 0 THEN v.payload END
 FROM json_each(:steps) j
 CROSS JOIN graph_edges e ON e.user_id = :user_id AND e.source = j.value ->> 0 AND e.kind = j.value ->> 1

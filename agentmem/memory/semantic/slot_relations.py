@@ -1,18 +1,21 @@
-"""Relations that end with the belief that states them: a new employer ends WORKS_FOR, a parting ends "wife of"."""
+"""Relations of slots: which entities a belief ties, and which stated relations end with it.
+
+A new employer ends a WORKS_FOR that was stated, a parting ends "wife of".
+"""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 
-from agentmem.core.edges import build_relation
+from agentmem.core.edges import RELATION_BY_SLOT, build_relation
 from agentmem.core.record import Status
-from agentmem.core.records import Edge, EdgeKind, Entity, Fact
+from agentmem.core.records import PROFILE_ID, Edge, EdgeKind, Entity, Fact
 from agentmem.memory.context import MemoryContext
 
+# beside the relation that the slot itself states
 _WORDS_BY_SLOT: Mapping[str, tuple[str, ...]] = MappingProxyType(
     {
-        "employer": (EdgeKind.WORKS_FOR.value,),
         "home": (EdgeKind.LOCATED_IN.value,),
         "school": ("student at", "studies at"),
         "partner": (
@@ -46,7 +49,8 @@ async def find_ended_relations(
     """
     out: dict[str, Edge] = {}
     for fact in facts:
-        words = _WORDS_BY_SLOT.get(fact.slot, ())
+        kinds = [RELATION_BY_SLOT[fact.slot].value] if fact.slot in RELATION_BY_SLOT else []
+        words = [*kinds, *_WORDS_BY_SLOT.get(fact.slot, ())]
         is_wrong = fact.superseded_at is not None and fact.reason == "wrong"
         if not words or not (is_wrong or (fact.valid_to is not None and fact.temporal_context != "future")):
             continue
@@ -61,13 +65,31 @@ async def find_ended_relations(
 
 async def _find_ends(context: MemoryContext, fact: Fact, entities: Mapping[str, Entity]) -> tuple[str, str] | None:
     """The entities of the subject and of the value of a fact, among those it is about."""
-    missing = [name for name in fact.entity_ids if name not in entities]
-    read = await context.engine.log.read_records("Entity", missing, context.scope) if missing else []
-    about = [entities[name] for name in fact.entity_ids if name in entities]
-    about += [record for record in read if isinstance(record, Entity)]
-    subject = next((each.id for each in about if _is_named(each, fact.subject)), None)
-    value = next((each.id for each in about if _is_named(each, fact.value.partition(" (")[0])), None)
-    return (subject, value) if subject and value and subject != value else None
+    named = await name_relation_ends(context, fact, entities)
+    subject, value = named.subject_entity_id, named.value_entity_id
+    return (subject, value) if subject not in (None, PROFILE_ID, value) and value else None
+
+
+async def name_relation_ends(context: MemoryContext, fact: Fact, entities: Mapping[str, Entity] | None = None) -> Fact:
+    """The fact with the ids of the entities that its subject and its value name, among those it is about.
+
+    `entities` are known ones by id, others are read. A fact whose slot states no relation is returned as it is.
+    """
+    wanted = {"subject_entity_id": fact.subject, "value_entity_id": fact.value.partition(" (")[0]}
+    missing = [field for field in wanted if getattr(fact, field) is None]
+    if fact.slot not in RELATION_BY_SLOT or not fact.entity_ids or not missing:
+        return fact
+    known = dict(entities or {})
+    unread = [name for name in fact.entity_ids if name not in known]
+    read = await context.engine.log.read_records("Entity", unread, context.scope) if unread else []
+    known |= {record.id: record for record in read if isinstance(record, Entity)}
+    about = [known[name] for name in fact.entity_ids if name in known]
+    return fact.model_copy(
+        update={
+            field: next((each.id for each in about if _is_named(each, wanted[field])), getattr(fact, field))
+            for field in missing
+        }
+    )
 
 
 def _is_named(entity: Entity, name: str) -> bool:
