@@ -6,6 +6,7 @@ no work per row. A tail holds what was written last, a row per record, until it 
 
 from __future__ import annotations
 
+import struct
 import threading
 from collections import OrderedDict
 from collections.abc import Collection, Iterable, Mapping, Sequence
@@ -24,6 +25,8 @@ MAX_TERM_COUNT = 0xFFFF  # larger counts are kept as this
 MERGED_RECORDS_TERM = ""  # the term whose blocks list every record that is in blocks; no text has it
 MAX_CACHED_ROWS = 65_536  # rows of tails that are kept parsed, over all users
 _ORDINAL_DTYPE, _COUNT_DTYPE = np.dtype("<i4"), np.dtype("<u2")
+_POSTING_DTYPE = np.dtype([("ordinal", _ORDINAL_DTYPE), ("count", _COUNT_DTYPE)])
+_pack_posting = struct.Struct("<iH").pack
 
 Ordinals = NDArray[np.int32]
 Counts = NDArray[np.uint16]
@@ -109,13 +112,16 @@ def extend_blocks(
 
 
 class DeltaSegment:
-    """The parsed delta of one user, by ordinal. Rows are only appended; any other change makes a new generation."""
+    """The parsed delta of one user, by ordinal. Rows are only appended; any other change makes a new generation.
+
+    The postings of a term are bytes, which garbage collection passes over: with lists it took twice as long.
+    """
 
     def __init__(self, generation: int) -> None:
         self.generation = generation
         self.lock = threading.Lock()  # for a backend that reads on threads
         self.ordinals: list[int] = []
-        self._terms: dict[str, tuple[list[int], list[int]]] = {}
+        self._terms: dict[str, bytearray] = {}
 
     @property
     def last_ordinal(self) -> int:
@@ -130,9 +136,7 @@ class DeltaSegment:
                 continue
             self.ordinals.append(ordinal)
             for term, count in terms.items():
-                ordinals, counts = self._terms.setdefault(term, ([], []))
-                ordinals.append(ordinal)
-                counts.append(min(count, MAX_TERM_COUNT))
+                self._terms.setdefault(term, bytearray()).extend(_pack_posting(ordinal, min(count, MAX_TERM_COUNT)))
 
     def match(self, terms: Sequence[str], blocks: Mapping[str, Sequence[bytes]]) -> dict[str, Postings]:
         """See `match_postings`."""
@@ -140,8 +144,8 @@ class DeltaSegment:
         return match_postings(terms, blocks, recent, np.array(self.ordinals, dtype=_ORDINAL_DTYPE))
 
     def _postings(self, term: str) -> tuple[Ordinals, Counts]:
-        ordinals, counts = self._terms[term]
-        return np.array(ordinals, dtype=_ORDINAL_DTYPE), np.array(counts, dtype=_COUNT_DTYPE)
+        rows = np.frombuffer(bytes(self._terms[term]), dtype=_POSTING_DTYPE)  # a copy: bytes in use cannot grow
+        return np.ascontiguousarray(rows["ordinal"]), np.ascontiguousarray(rows["count"])
 
 
 def match_postings(
