@@ -48,6 +48,7 @@ if TYPE_CHECKING:
     from agentmem.memory.curation import Curation, ReviewItem
     from agentmem.memory.episodic import EpisodicMemory, StoredTurns
     from agentmem.memory.goals import GoalNode, Goals
+    from agentmem.memory.graph.knowledge_graph import CentralEntities, Communities, GraphPaths, KnowledgeGraph
     from agentmem.memory.procedural.memory import ProceduralMemory
     from agentmem.memory.procedural.strategies import StrategyMatch
     from agentmem.memory.procedural.tools import ToolStats
@@ -78,8 +79,10 @@ __all__ = [
     "AuditView",
     "BudgetExceeded",
     "BufferMemory",
+    "CentralEntities",
     "Closed",
     "Cluster",
+    "Communities",
     "ConfigError",
     "Conflict",
     "ConsolidationWorker",
@@ -101,11 +104,13 @@ __all__ = [
     "Goal",
     "GoalNode",
     "Goals",
+    "GraphPaths",
     "ImportReport",
     "Importer",
     "InvalidModelOutput",
     "InvalidRecord",
     "JobReport",
+    "KnowledgeGraph",
     "LeaseLost",
     "MemoryBundle",
     "ModelError",
@@ -166,6 +171,9 @@ _PUBLIC_MODULES = {
     "Standing": "agentmem.memory.semantic.standing",
     "UserProfile": "agentmem.memory.semantic.user_profile",
     "Goals": "agentmem.memory.goals",
+    **dict.fromkeys(
+        ("CentralEntities", "Communities", "GraphPaths", "KnowledgeGraph"), "agentmem.memory.graph.knowledge_graph"
+    ),
     "ImportReport": "agentmem.importers.importer",
     "Importer": "agentmem.importers.importer",
     "ConsolidationWorker": "agentmem.jobs.worker",

@@ -19,20 +19,20 @@ from agentmem.core.record import FinalGoalStatus, MemoryType, Record, TemporalCo
 from agentmem.core.records import Entity, Fact, Goal, Synopsis, Turn, User
 from agentmem.core.scope import GLOBAL, Scope, ScopeFields
 from agentmem.core.telemetry import ProgressCallback, no_progress
-from agentmem.engine.engine import Engine
 from agentmem.errors import AgentMemError, InvalidRecord, NotFound
+from agentmem.facade.async_subsystems import AsyncSubsystems
 from agentmem.facade.engine_handle import EngineHandle
 from agentmem.importers.items import ImportReport
 from agentmem.jobs.job import ALL_CONVERSATIONS, DEFAULT_LIMIT, JobOptions, JobReport, select_jobs
 from agentmem.memory.announcements import announce
-from agentmem.memory.context import Diff, ErasureReceipt, ForgetReceipt, MemoryContext
-from agentmem.memory.episodic import EpisodicMemory, OnError, StoredTurns
+from agentmem.memory.context import Diff, ErasureReceipt, ForgetReceipt
+from agentmem.memory.episodic import OnError, StoredTurns
 from agentmem.memory.read_audit import audit_read
 from agentmem.memory.semantic.belief_digest import read_digest
 from agentmem.memory.semantic.belief_view import SlotBeliefs
 from agentmem.memory.semantic.standing import Standing, Standings
 from agentmem.memory.semantic.user_profile import UserProfile
-from agentmem.recall.audit import AuditView, RecallAudit
+from agentmem.recall.audit import RecallAudit
 from agentmem.recall.bundle import MemoryBundle
 from agentmem.recall.context import Context, gather_sources
 from agentmem.recall.request import RecallGroup, RecallRequest
@@ -43,16 +43,10 @@ from agentmem.text.tokenizer import TokenCounter, check_counter
 if TYPE_CHECKING:
     from agentmem.memory.curation import Curation
     from agentmem.memory.erasure import Erasure
-    from agentmem.memory.goals import Goals
-    from agentmem.memory.procedural.memory import ProceduralMemory
-    from agentmem.memory.schedules import Schedules
-    from agentmem.memory.semantic.memory import SemanticMemory
-    from agentmem.memory.stored_records import StoredRecords
-    from agentmem.memory.working.memory import WorkingMemory
 
 
 @check_arguments
-class AsyncAgentMemory:
+class AsyncAgentMemory(AsyncSubsystems):
     """One memory of one user: episodic, semantic and working memory behind one object.
 
     `settings` and keyword overrides (any field of Settings: home, embedder, audit_level, clock, seed, …) are read once;
@@ -111,62 +105,7 @@ class AsyncAgentMemory:
         other._opening = self._opening
         return other
 
-    @property
-    def settings(self) -> Settings:
-        """What it was made with, also before `open`."""
-        return self._opening.settings
-
-    @property
-    def engine(self) -> Engine:
-        """What is open; Closed before `open`."""
-        return self._opening.get()[0]
-
-    @cached_property
-    def _context(self) -> MemoryContext:
-        return MemoryContext(self.engine, self.scope, is_facade=True)
-
-    # -- subsystems
-
-    @cached_property
-    def episodic(self) -> EpisodicMemory:
-        """Turns and conversations."""
-        return EpisodicMemory(self._context)
-
-    @cached_property
-    def semantic(self) -> SemanticMemory:
-        """Facts, entities and relations."""
-        from agentmem.facade.claim_reader import read_spoken_claim
-        from agentmem.memory.semantic.memory import SemanticMemory
-
-        return SemanticMemory(self._context, partial(read_spoken_claim, day_first=self.settings.day_first))
-
-    @cached_property
-    def working(self) -> WorkingMemory:
-        """What the running session has at hand."""
-        from agentmem.memory.working.memory import WorkingMemory
-
-        return WorkingMemory(self._context)
-
-    @cached_property
-    def procedural(self) -> ProceduralMemory:
-        """What was done, and what works."""
-        from agentmem.memory.procedural.memory import ProceduralMemory
-
-        return ProceduralMemory(self._context)
-
-    @cached_property
-    def goals(self) -> Goals:
-        """What is to be reached."""
-        from agentmem.memory.goals import Goals
-
-        return Goals(self._context)
-
-    @cached_property
-    def schedules(self) -> Schedules:
-        """What is to be done at which time."""
-        from agentmem.memory.schedules import Schedules
-
-        return Schedules(self._context)
+    # -- subsystems that need other verbs, or are not public
 
     @cached_property
     def curation(self) -> Curation:
@@ -174,18 +113,6 @@ class AsyncAgentMemory:
         from agentmem.memory.curation import Curation
 
         return Curation(self._context, self.consolidate)
-
-    @cached_property
-    def records(self) -> StoredRecords:
-        """Records as they are stored, by kind and id."""
-        from agentmem.memory.stored_records import StoredRecords
-
-        return StoredRecords(self._context)
-
-    @cached_property
-    def audit(self) -> AuditView:
-        """What was done, and why a recall answered as it did."""
-        return AuditView(self._context, self._opening.get()[1])
 
     @cached_property
     def _erasure(self) -> Erasure:

@@ -21,6 +21,7 @@ if TYPE_CHECKING:  # what not every program uses is loaded where it is first ask
         SyncCuration,
         SyncEpisodicMemory,
         SyncGoals,
+        SyncKnowledgeGraph,
         SyncProceduralMemory,
         SyncSchedules,
         SyncSemanticMemory,
@@ -105,6 +106,13 @@ class AgentMemory(SyncFacade[AsyncAgentMemory]):
         from agentmem.facade.sync_subsystems import SyncCuration
 
         return SyncCuration(self._inner.curation)
+
+    @cached_property
+    def graph(self) -> SyncKnowledgeGraph:
+        """Who is near, how two are tied, who belongs together, who matters."""
+        from agentmem.facade.sync_subsystems import SyncKnowledgeGraph
+
+        return SyncKnowledgeGraph(self._inner.graph)
 
     @cached_property
     def records(self) -> SyncStoredRecords:

@@ -10,6 +10,7 @@ from agentmem.core.records import Goal
 from agentmem.memory.curation import Curation
 from agentmem.memory.episodic import EpisodicMemory
 from agentmem.memory.goals import Goals, GoalSession
+from agentmem.memory.graph.knowledge_graph import KnowledgeGraph
 from agentmem.memory.procedural.memory import ProceduralMemory
 from agentmem.memory.schedules import Schedules
 from agentmem.memory.semantic.memory import SemanticMemory
@@ -60,6 +61,15 @@ class SyncSemanticMemory(SyncFacade[SemanticMemory]):
     reviews = async_to_sync(SemanticMemory.reviews)
     find_same_entity_review = async_to_sync(SemanticMemory.find_same_entity_review)
     resolve_review = async_to_sync(SemanticMemory.resolve_review)
+
+
+class SyncKnowledgeGraph(SyncFacade[KnowledgeGraph]):
+    """Questions to the graph of what is known."""
+
+    neighborhood = async_to_sync(KnowledgeGraph.neighborhood)
+    paths = async_to_sync(KnowledgeGraph.paths)
+    communities = async_to_sync(KnowledgeGraph.communities)
+    central_entities = async_to_sync(KnowledgeGraph.central_entities)
 
 
 class SyncGoalSession(SyncFacade[GoalSession]):

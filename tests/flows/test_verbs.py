@@ -16,6 +16,7 @@ from agentmem.facade.sync_subsystems import (
     SyncCuration,
     SyncEpisodicMemory,
     SyncGoals,
+    SyncKnowledgeGraph,
     SyncProceduralMemory,
     SyncSchedules,
     SyncSemanticMemory,
@@ -25,6 +26,7 @@ from agentmem.facade.sync_subsystems import (
 from agentmem.memory.curation import Curation
 from agentmem.memory.episodic import EpisodicMemory
 from agentmem.memory.goals import Goals
+from agentmem.memory.graph.knowledge_graph import KnowledgeGraph
 from agentmem.memory.procedural.memory import ProceduralMemory
 from agentmem.memory.schedules import Schedules
 from agentmem.memory.semantic.memory import SemanticMemory
@@ -54,10 +56,12 @@ INSIDE = {
     ProceduralMemory: {"find_similar", "iter_calls", "build_request_change", "build_learn_change"},
     Curation: set(),
     StoredRecords: set(),
+    KnowledgeGraph: set(),
 }
 FACES = [
     (AsyncAgentMemory, AgentMemory),
     (EpisodicMemory, SyncEpisodicMemory),
+    (KnowledgeGraph, SyncKnowledgeGraph),
     (SemanticMemory, SyncSemanticMemory),
     (Goals, SyncGoals),
     (Schedules, SyncSchedules),
