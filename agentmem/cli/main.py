@@ -27,6 +27,7 @@ _COMMANDS = {
     "facts": "beliefs correct facts learn profile",
     "forgetting": "erase forget restore undo",
     "goals": "goals",
+    "graph": "graph",
     "jobs": "consolidate jobs worker",
     "keys": "keys",
     "procedures": "procedures tools",

@@ -27,6 +27,7 @@ from agentmem.server.request_forms import HeadAnswer, require_utf8
 from agentmem.server.rest import (
     facts,
     goals,
+    graph,
     health,
     keys,
     knowledge,
@@ -47,6 +48,7 @@ ROUTERS = (
     recall.router,
     facts.router,
     knowledge.router,
+    graph.router,
     goals.router,
     procedural.router,
     schedules.router,

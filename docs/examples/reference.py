@@ -26,7 +26,7 @@ Most commands need no extra. This line installs what all of them need on an embe
 `serve` and `worker` included:
 
 ```sh
-pip install "agentmem-graph[anthropic,local,server,worker]"
+pip install "agentmem-graph[anthropic,graph-analysis,local,server,worker]"
 ```
 
 | exit code | meaning |

@@ -136,7 +136,7 @@ def test_extras_that_texts_name_exist() -> None:
     named = {
         extra.strip()
         for page in pages
-        for extras in re.findall(r"agentmem-graph\[([a-z0-9, ]+)\]", page.read_text(encoding="utf-8"))
+        for extras in re.findall(r"agentmem-graph\[([a-z0-9, -]+)\]", page.read_text(encoding="utf-8"))
         for extra in extras.split(",")
     }
     assert {"local", "worker", "server"} <= named <= set(project["optional-dependencies"])

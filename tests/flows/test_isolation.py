@@ -191,10 +191,15 @@ REACHING: dict[str, Callable[[Strangers, AgentMemory], Any]] = {
     "relate": lambda s, m: m.semantic.relate(s.ann, "KNOWS", s.ben),
     "source": lambda s, m: m.learn_fact("x", source_turn_ids=[s.turn]),
     "entity": lambda s, m: m.learn_fact("x", entity_ids=[s.ann]),
+    "neighborhood": lambda s, m: m.graph.neighborhood(s.ann),
+    "neighborhood by name": lambda s, m: m.graph.neighborhood("Ann"),
+    "paths": lambda s, m: m.graph.paths(s.ann, s.ben),
     "premise": lambda s, m: m.learn_fact("x", depends_on=[s.fact]),
 }
 LOOKING: dict[str, Callable[[Strangers, AgentMemory], Any]] = {
     "get_entity_graph": lambda s, m: m.semantic.get_entity_graph([s.ann, s.ben], 3).entities,
+    "communities": lambda s, m: m.graph.communities().communities,
+    "central_entities": lambda s, m: m.graph.central_entities().entities,
     "facts": lambda s, m: m.semantic.facts({"retired": True}),
     "entities": lambda s, m: m.semantic.entities(),
     "recent_turns": lambda s, m: m.episodic.recent_turns(),

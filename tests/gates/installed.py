@@ -17,7 +17,7 @@ FENCE = re.compile(r"^```(\w*)\n(.*?)^```", re.MULTILINE | re.DOTALL)
 
 def list_extras(line: str) -> str:
     """The extras of an install line, in the form of a name: environments with the same ones are shared."""
-    found = re.fullmatch(r'pip install (?:--quiet )?"?agentmem-graph(?:\[([a-z0-9,]+)\])?"?', line)
+    found = re.fullmatch(r'pip install (?:--quiet )?"?agentmem-graph(?:\[([a-z0-9,-]+)\])?"?', line)
     assert found is not None, f"no install line of agentmem: {line}"
     return "-".join(sorted((found[1] or "none").split(",")))
 

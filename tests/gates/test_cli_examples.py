@@ -82,6 +82,8 @@ def fill(memory: AgentMemory) -> dict[str, list[str]]:
         for language in ("French", "German")
     ]
     memory.procedural.accept_procedure(procedures[1])
+    mira, oslo, _ = (memory.upsert_entity({"name": name}).id for name in ("Mira", "Oslo", "Ben"))
+    memory.semantic.relate(mira, "LOCATED_IN", oslo)
     memory.goals.block(goals[1], by=goals[0])
     open_goals = [memory.add_goal(text).id for text in ("Water the plants", "Buy a watering can")]
     review = ask(memory, "doubtful", "Does Mira move?", proposed={"claim": "Mira moves", "source_turn_ids": ["trip-1"]})

@@ -19,6 +19,7 @@ LEFT_OUT = [
     "agentmem.memory.erasure",
     "agentmem.memory.semantic.facts",
     "agentmem.memory.goals",
+    "agentmem.memory.graph.knowledge_graph",
     "agentmem.memory.history",
     "agentmem.memory.procedural.strategies",
     "agentmem.memory.working.tool_outputs",

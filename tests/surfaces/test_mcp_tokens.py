@@ -16,7 +16,7 @@ from agentmem.server.mcp.server import TOOL_SETS, build_mcp_server
 from agentmem.server.mcp.tools import ModelTool
 from tests.surfaces.test_mcp import call
 
-MAX_TOKENS = {"core": 1500, "mnemex": 2500, "server-memory": 1500, "chatgpt": 300, "all": 5000}
+MAX_TOKENS = {"core": 1500, "mnemex": 2500, "server-memory": 1500, "chatgpt": 300, "graph": 700, "all": 5000}
 SMALL_SETS = [name for name in TOOL_SETS if name != "all"]
 ANN = {"name": "Ann", "entityType": "person", "observations": ["Sails"]}
 BOB = {"name": "Bob", "entityType": "person", "observations": []}
@@ -48,6 +48,10 @@ CALLS: dict[str, Callable[[str, str], dict[str, Any]]] = {
     "analyze_message": lambda one, two: {"message": "I live in Oslo."},
     "analyze_for_recall": lambda one, two: {"message": "Where do I live?"},
     "auto_recall_process_message": lambda one, two: {"message": "coffee in Oslo"},
+    "explore_entity": lambda one, two: {"entity": "Ann"},
+    "find_paths": lambda one, two: {"a": "Ann", "b": "Bob"},
+    "list_communities": lambda one, two: {},
+    "list_central_entities": lambda one, two: {},
     "delete_observations": lambda one, two: {"deletions": [{"entityName": "Ann", "observations": ["Sails"]}]},
     "delete_relations": lambda one, two: {"relations": [RELATION]},
     "delete_entities": lambda one, two: {"entityNames": ["Bob"]},
@@ -106,6 +110,8 @@ async def test_each_tool_gives_what_its_output_schema_says(name: str, home: Path
         AsyncAgentMemory("ann", home=home, embedder="hash", vault=vault) as memory,
         Client(build_mcp_server(lambda *_: memory, TOOL_SETS[name])) as client,
     ):
+        for name in ("Ann", "Bob"):
+            await memory.upsert_entity({"name": name, "type": "person"})
         claims = ("Ann takes her coffee black", "Ann takes her coffee black, always")
         one, two = [(await memory.learn_fact(claim, tier="short", tags=["drinks"])).id for claim in claims]
         for tool, arguments in CALLS.items():

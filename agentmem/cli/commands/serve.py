@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 TOOLS_OPTION = click.option(
     "--tools",
-    type=click.Choice(["core", "mnemex", "server-memory", "chatgpt", "all"]),
+    type=click.Choice(["core", "mnemex", "server-memory", "chatgpt", "graph", "all"]),
     default="core",
     show_default=True,
     help="The tools that MCP clients get.",

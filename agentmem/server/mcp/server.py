@@ -24,6 +24,7 @@ from agentmem.server.compat.chatgpt import CHATGPT_TOOLS
 from agentmem.server.compat.mnemex_tools import MNEMEX_TOOLS
 from agentmem.server.compat.server_memory import GRAPH_TOOLS
 from agentmem.server.mcp.core_tools import CORE_TOOLS
+from agentmem.server.mcp.graph_tools import KNOWLEDGE_GRAPH_TOOLS
 from agentmem.server.mcp.prompts import get_prompt, list_prompts
 from agentmem.server.mcp.resources import RESOURCES, TEMPLATES, read_resource
 from agentmem.server.mcp.stdio import open_stdio
@@ -31,12 +32,14 @@ from agentmem.server.mcp.tools import ModelTool, ToolFailure
 from agentmem.server.tracing import read_trace_parent
 
 # where two sets have a tool of the same name, "all" has that of the set listed last here
-ALL_TOOLS = tuple({tool.name: tool for tool in (*GRAPH_TOOLS, *MNEMEX_TOOLS, *CHATGPT_TOOLS, *CORE_TOOLS)}.values())
+_SETS = (GRAPH_TOOLS, MNEMEX_TOOLS, CHATGPT_TOOLS, KNOWLEDGE_GRAPH_TOOLS, CORE_TOOLS)
+ALL_TOOLS = tuple({tool.name: tool for tools in _SETS for tool in tools}.values())
 TOOL_SETS = {
     "core": CORE_TOOLS,
     "mnemex": MNEMEX_TOOLS,
     "server-memory": GRAPH_TOOLS,
     "chatgpt": CHATGPT_TOOLS,
+    "graph": KNOWLEDGE_GRAPH_TOOLS,
     "all": ALL_TOOLS,
 }
 INSTRUCTIONS = (

@@ -1,0 +1,154 @@
+"""Four tools over the graph of what is known: around an entity, between two, groups, and who matters."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Annotated
+
+from pydantic import BaseModel, Field
+
+from agentmem.core.edges import edge_triple
+from agentmem.core.record import Key
+from agentmem.core.records import Edge, Entity
+from agentmem.facade.async_memory import AsyncAgentMemory
+from agentmem.server.mcp.records import FoundRecord, describe_record
+from agentmem.server.mcp.tools import tool
+from agentmem.text.plain_line import to_plain_line
+
+MAX_MEMBERS = 10  # entities of a community that a model is told
+
+
+class FoundRelation(BaseModel):
+    """A relation between two entities."""
+
+    source: str
+    relation: str
+    target: str
+    since: str = Field("", description="When it began, where that is known.")
+
+
+class NeighborhoodResult(BaseModel):
+    """Nearest first."""
+
+    entities: list[FoundRecord]
+    facts: list[FoundRecord]
+    relations: list[FoundRelation]
+
+
+@tool("Explore an entity", is_read_only=True)
+async def explore_entity(
+    memory: AsyncAgentMemory,
+    entity: Annotated[str, "Its name, or its id from a search."],
+    depth: Annotated[int, "Steps, 1 to 3."] = 1,
+    limit: Annotated[int, "How many records at most."] = 30,
+) -> NeighborhoodResult:
+    """List what is tied to a person, place or thing: entities, facts and relations. Example: {"entity": "Mira"}"""
+    near = await memory.graph.neighborhood(entity, depth, limit=limit)
+    names = {each.key: each.name for each in near.entities}
+    return NeighborhoodResult(
+        entities=[describe_record(each) for each in near.entities],
+        facts=[describe_record(each) for each in near.facts],
+        relations=_describe_relations(near.edges, names),
+    )
+
+
+class FoundPath(BaseModel):
+    """Records in order, and the relations between them."""
+
+    records: list[FoundRecord]
+    relations: list[FoundRelation]
+    rests_on: list[FoundRecord] = Field(description="Facts and turns that say so.")
+
+
+class PathsResult(BaseModel):
+    """The shortest first; empty when nothing ties the two."""
+
+    paths: list[FoundPath]
+    notices: list[str] = []
+
+
+@tool("Find paths", is_read_only=True)
+async def find_paths(
+    memory: AsyncAgentMemory,
+    a: Annotated[str, "Name or id of an entity; user for the user."],
+    b: Annotated[str, "Name or id of another one; user for the user."],
+    limit: Annotated[int, "How many paths, 1 to 50."] = 3,
+) -> PathsResult:
+    """Find how two people, places or things are tied, over relations or what names both, with what says so.
+    Example: {"a": "Mira", "b": "Oslo"}
+    """
+    found = await memory.graph.paths(a, b, limit=limit)
+    paths = []
+    for path in found.paths:
+        names = {each.key: each.name for each in path.records if isinstance(each, Entity)}
+        grounds = {each.key: each for step in path.steps for each in step.rests_on}
+        edges = [edge for step in path.steps for edge in step.edges]
+        paths.append(
+            FoundPath(
+                records=[describe_record(each) for each in path.records],
+                relations=_describe_relations(edges, names),
+                rests_on=[describe_record(each) for each in grounds.values() if each not in path.records],
+            )
+        )
+    return PathsResult(paths=paths, notices=list(found.notices))
+
+
+class FoundCommunity(BaseModel):
+    """Some that belong together, the most central first."""
+
+    size: int
+    entities: list[FoundRecord]
+
+
+class CommunitiesResult(BaseModel):
+    """The largest first."""
+
+    communities: list[FoundCommunity]
+    notices: list[str] = []
+
+
+@tool("List communities", is_read_only=True)
+async def list_communities(
+    memory: AsyncAgentMemory,
+    min_size: Annotated[int, "How many entities one has at least, 2 or more."] = 2,
+    limit: Annotated[int, "How many communities."] = 10,
+) -> CommunitiesResult:
+    """List groups of people, places and things that are tied more to each other than to the rest."""
+    found = await memory.graph.communities(min_size, limit=limit, members=MAX_MEMBERS)
+    groups = [
+        FoundCommunity(size=group.size, entities=[describe_record(each) for each in group.entities])
+        for group in found.communities
+    ]
+    return CommunitiesResult(communities=groups, notices=list(found.notices))
+
+
+class CentralEntitiesResult(BaseModel):
+    """The most central first."""
+
+    entities: list[FoundRecord]
+    notices: list[str] = []
+
+
+@tool("List central entities", is_read_only=True)
+async def list_central_entities(
+    memory: AsyncAgentMemory, limit: Annotated[int, "How many."] = 10
+) -> CentralEntitiesResult:
+    """List the people, places and things that are tied most to others: what the user's memory is about."""
+    found = await memory.graph.central_entities(limit=limit)
+    shown = [describe_record(each.entity) for each in found.entities]
+    return CentralEntitiesResult(entities=shown, notices=list(found.notices))
+
+
+def _describe_relations(edges: Iterable[Edge], names: Mapping[Key, str]) -> list[FoundRelation]:
+    """Relations by the names of their ends; an end without a name is told by its kind."""
+    out = []
+    for edge in edges:
+        _, source, target = edge_triple(edge)
+        said = str(edge.properties.get("name") or edge.edge_kind)
+        ends = [to_plain_line(names.get(key) or f"{key[0].lower()} {key[1]}") for key in (source, target)]
+        since = "" if edge.valid_from is None else edge.valid_from.date().isoformat()
+        out.append(FoundRelation(source=ends[0], relation=to_plain_line(said), target=ends[1], since=since))
+    return out
+
+
+KNOWLEDGE_GRAPH_TOOLS = (explore_entity, find_paths, list_communities, list_central_entities)
