@@ -69,7 +69,8 @@ INVERSE_SLOTS = frozenset({"parents"})
 USER_EDGE_KINDS = frozenset({EdgeKind.ABOUT, *RELATION_BY_SLOT.values()})
 """Kinds of edges that may join the User record in place of an Entity."""
 
-_USER_KEY: Key = ("User", PROFILE_ID)
+USER_KEY: Key = ("User", PROFILE_ID)
+"""The record that stands for the user."""
 
 
 def turn_position_key(conversation_id: str, index: int) -> Key:
@@ -88,7 +89,7 @@ def structural_edges(record: Record) -> list[EdgeTriple]:
     elif isinstance(record, Fact):
         links = _fact_edges(record)
     elif isinstance(record, Goal):
-        links = [(EdgeKind.HAS_GOAL, _USER_KEY, record.key)]
+        links = [(EdgeKind.HAS_GOAL, USER_KEY, record.key)]
         links += [(EdgeKind.SUBGOAL_OF, record.key, ("Goal", parent)) for parent in (record.parent_id,) if parent]
         links += [(EdgeKind.BLOCKED_BY, record.key, ("Goal", other)) for other in record.blocked_by]
     elif isinstance(record, ToolInvocation):
@@ -116,7 +117,7 @@ def _turn_edges(turn: Turn) -> list[EdgeTriple]:
 def _fact_edges(fact: Fact) -> list[EdgeTriple]:
     links: list[EdgeTriple] = [(EdgeKind.DERIVED_FROM, fact.key, ("Turn", turn)) for turn in fact.source_turn_ids]
     links += [(EdgeKind.ABOUT, fact.key, ("Entity", entity)) for entity in fact.entity_ids]
-    links += [(EdgeKind.ABOUT, fact.key, _USER_KEY)] if fact.subject_entity_id == PROFILE_ID else []
+    links += [(EdgeKind.ABOUT, fact.key, USER_KEY)] if fact.subject_entity_id == PROFILE_ID else []
     links += [(EdgeKind.DEPENDS_ON, fact.key, ("Fact", premise)) for premise in fact.depends_on]
     links += [(EdgeKind.SUPERSEDES, fact.key, ("Fact", old)) for old in (fact.supersedes,) if old]
     links += [(EdgeKind.PROMOTED_FROM, fact.key, ("Fact", old)) for old in (fact.promoted_from,) if old]
@@ -132,7 +133,7 @@ def stated_relation(fact: Fact) -> EdgeTriple | None:
     is_own = fact.subject_entity_id == PROFILE_ID
     if not is_own and (fact.subject_entity_id not in fact.entity_ids or fact.subject_entity_id == value):
         return None
-    subject = _USER_KEY if is_own else ("Entity", fact.subject_entity_id)
+    subject = USER_KEY if is_own else ("Entity", fact.subject_entity_id)
     ends = subject, ("Entity", value)
     return (kind, *(reversed(ends) if fact.slot in INVERSE_SLOTS else ends))
 

@@ -6,7 +6,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from types import MappingProxyType
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -152,6 +152,14 @@ class ErasureScan:
     checked: tuple[str, ...]
     leftovers: Mapping[str, int] = field(default_factory=dict)
     deferred: tuple[str, ...] = ()
+
+
+class GraphRows(NamedTuple):
+    """Rows of a query to the graph, by column, in plain values; `is_cut` says that there are more."""
+
+    columns: tuple[str, ...]
+    rows: tuple[dict[str, Any], ...]
+    is_cut: bool = False
 
 
 class Neighbor(NamedTuple):

@@ -6,7 +6,7 @@ import json
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from agentmem.core.clock import Clock, from_micros, to_micros
+from agentmem.core.clock import Clock, derive_id, from_micros, to_micros
 from agentmem.core.edges import EdgeTriple, structural_edge_id
 from agentmem.core.record import Key
 from agentmem.core.records import Edge, EdgeKind, build_record
@@ -27,7 +27,7 @@ WHERE n.channel IN $channels AND n.visible_until > $now
 MATCH (n)-[r:KINDS]-(m)
 WHERE m.user_id = $user_id AND m.channel IN $channels AND m.visible_until > $now
   AND r.channel IN $channels AND r.visible_until > $now
-WITH place, type(r) AS kind, startNode(r) = n AS outward, m, r ORDER BY m.slot DESC, r.slot DESC
+WITH place, type(r) AS kind, startNode(r) = n AS outward, m, r ORDER BY m.ordinal DESC, r.ordinal DESC
 WITH place, kind, outward, collect(m.key)[..$cap] AS keys, collect(r)[..$cap] AS nearest
 WITH place, kind, outward, keys, [r IN nearest | elementId(r)] AS names LIMIT $groups
 RETURN collect([place, kind, outward, keys, names])
@@ -109,9 +109,10 @@ class Neo4jWalk:
             for key, step in await self._hop(tx, frontier):
                 if key not in seen:
                     found.setdefault(key, step)
-            frontier = sorted(found, key=lambda key: (key[1], key[0]))[:room]
-            reached += [(key, distance, found[key]) for key in frontier]
-            seen.update(frontier)
+            nearest = sorted(found, key=lambda key: (key[1], key[0]))[:room]
+            reached += [(key, distance, found[key]) for key in nearest]
+            seen.update(nearest)
+            frontier = [key for key in nearest if key[0] != "User"]
         edges = await self._describe_edges(tx, [step for _, _, step in reached])
         return [Neighbor(key, distance, edges[step]) for key, distance, step in reached if step in edges]
 
@@ -167,6 +168,8 @@ def _build_edge(user_id: str, link: EdgeTriple, properties: Mapping[str, Any]) -
         given["recorded_at"] = from_micros(given["recorded_at"])
     if "id" not in given:
         given["id"] = structural_edge_id(link)
+    elif "owner" in properties:
+        given["id"] = derive_id(structural_edge_id(link), given["fact_id"])
     if "properties" in given:
         given["properties"] = json.loads(given["properties"])
     return build_record(Edge, **{**given, "user_id": user_id, "edge_kind": kind, "source": source, "target": target})

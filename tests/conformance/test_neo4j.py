@@ -186,13 +186,14 @@ async def test_erasing_leaves_nothing(kept: LogWithGraph, walks: WalkedGraph) ->
     await kept.write_records(build_edge("r", EdgeKind.KNOWS, "p", "q"))
     await walks.erase(kept.ann, [("Turn", "a"), ("Edge", "r"), ("Goal", "unheard of")])
     names = [key for key, *_ in (await content(walks, kept.ann))[0]]
-    assert names == ["Conversation:c1", "Entity:p", "Fact:f", "Turn:a", "Turn:b", "Turn:zz"]
-    empty = "MATCH (n:Record {user_id: $user_id}) WHERE n.slot IS NULL RETURN properties(n) ORDER BY n.key"
+    assert names == ["Conversation:c1", "Entity:p", "Fact:f", "Turn:a", "Turn:b", "Turn:zz", "User:profile"]
+    empty = "MATCH (n:Record {user_id: $user_id}) WHERE n.ordinal IS NULL RETURN properties(n) ORDER BY n.key"
     left = await read(walks, empty, user_id=kept.ann.user_id)
-    assert left == [[{"user_id": kept.ann.user_id, "key": key}] for key in ("Turn:a", "Turn:zz")]
+    assert left == [[{"user_id": kept.ann.user_id, "key": key}] for key in ("Turn:a", "Turn:zz", "User:profile")]
     assert await kept.find_neighbors(("Fact", "f")) == []
     await walks.erase(kept.ann, [("Fact", "f")])
-    assert [key for key, *_ in (await content(walks, kept.ann))[0]] == ["Conversation:c1", "Entity:p", "Turn:b"]
+    left = [key for key, *_ in (await content(walks, kept.ann))[0]]
+    assert left == ["Conversation:c1", "Entity:p", "Turn:b", "User:profile"]
     await walks.erase(kept.ann, None)
     everything = "MATCH (n {user_id: $user_id}) RETURN count(n)"
     assert await read(walks, everything, user_id=kept.ann.user_id) == [[0]]

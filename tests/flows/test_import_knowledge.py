@@ -35,7 +35,7 @@ def test_what_a_graph_knows_comes_in_once_with_its_times(memory: AgentMemory, tm
     )
     assert facts["Ana lives in Oslo"].entity_ids == (ana.id, oslo.id)
     (edge,) = memory.semantic.get_entity_graph([ana.id]).edges
-    assert (edge.source, edge.target, edge.properties["name"]) == (ana.id, oslo.id, "LIVES_IN")
+    assert (edge.source, edge.target, edge.edge_kind) == (ana.id, oslo.id, "LIVES_IN")
 
 
 def test_an_observation_of_an_entity_is_no_belief_about_the_user(memory: AgentMemory, tmp_path: Path) -> None:

@@ -9,7 +9,7 @@ from typing import Annotated, Any
 
 from agentmem.core.arguments import check_arguments
 from agentmem.core.changes import Change, WriteAttempt
-from agentmem.core.edges import build_relation
+from agentmem.core.edges import build_relation, edge_triple
 from agentmem.core.record import Key, Record, Status
 from agentmem.core.records import RELATION_KINDS, Edge, Entity, Fact, build_record, extract_fields
 from agentmem.errors import InvalidRecord
@@ -164,8 +164,14 @@ class Entities:
                 if isinstance(r, Entity) and r.superseded_at is None and r.channel in scope.readable_channels()
             ),
             tuple(r for r in await log.read_records("Fact", facts, scope) if isinstance(r, Fact)),
-            tuple(edges),
+            tuple(_drop_restated(edges)),
         )
+
+
+def _drop_restated(edges: Sequence[Edge]) -> list[Edge]:
+    """Without relations that a fact states as well; the fact says from when and why."""
+    stated = {edge_triple(edge) for edge in edges if edge.fact_id}
+    return [edge for edge in edges if edge.fact_id or edge_triple(edge) not in stated]
 
 
 def merge_target_id(record: Record) -> str:

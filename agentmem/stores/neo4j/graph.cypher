@@ -23,7 +23,7 @@ RETURN count(n) LIMIT 1;
 UNWIND $keys AS key
 MATCH (n:Record {user_id: $user_id, key: key})
 USING INDEX SEEK n:Record(user_id, key)
-WHERE size(keys(n)) > 2 OR NOT EXISTS { MATCH (n)-[r]-(m) WHERE r.owner = m.key AND m.slot IS NOT NULL }
+WHERE size(keys(n)) > 2 OR NOT EXISTS { MATCH (n)-[r]-(m) WHERE r.owner = m.key AND m.ordinal IS NOT NULL }
 RETURN count(n) LIMIT 1;
 
 // name: erased
@@ -35,7 +35,7 @@ RETURN e.key, e.at ORDER BY e.key LIMIT $limit;
 // name: records
 MATCH (n:Record {user_id: $user_id})
 USING INDEX SEEK n:Record(user_id, key)
-WHERE n.key > $after AND n.key < $until AND n.slot IS NOT NULL
+WHERE n.key > $after AND n.key < $until AND n.ordinal IS NOT NULL
 RETURN n.id, n.seq ORDER BY n.key LIMIT $limit;
 
 // name: relations
@@ -48,13 +48,15 @@ RETURN id, seq ORDER BY id LIMIT $limit;
 // name: stated
 MATCH ()-[r:KIND {user_id: $user_id}]->()
 USING INDEX SEEK r:KIND(user_id, id)
-WHERE r.id > $after
+WHERE r.id > $after AND r.owner IS NULL
 RETURN r.id AS id, r.seq AS seq ORDER BY id LIMIT $limit
 
 // name: count
+// The types left out are those of `descriptions.DESCRIPTIVE_TYPES`, which the log has not.
 MATCH (n:Record {user_id: $user_id})
 USING INDEX SEEK n:Record(user_id, key)
-WHERE n.key > '' AND n.slot IS NOT NULL
+WHERE n.key > '' AND n.ordinal IS NOT NULL
 MATCH (n)-[r]->(m)
-WHERE m.slot IS NOT NULL
+WHERE m.ordinal IS NOT NULL AND NOT type(r) IN ['CONCERNS', 'HAS_CONVERSATION', 'HAS_SCHEDULE', 'LEARNED_FROM',
+    'OUTCOME_OF', 'RAISED_BY', 'SUMMARIZES']
 RETURN count(r) LIMIT 1;

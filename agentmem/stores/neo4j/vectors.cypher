@@ -41,7 +41,7 @@ SET p.seq = 0;
 UNWIND $vectors AS row
 MATCH (n:Record {user_id: $user_id, key: row.key})
 USING INDEX SEEK n:Record(user_id, key)
-WHERE n.slot = row.slot
+WHERE n.ordinal = row.ordinal
 CALL db.create.setNodeVectorProperty(n, 'embedding', row.vector);
 
 // name: take_off

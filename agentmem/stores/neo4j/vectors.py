@@ -45,7 +45,7 @@ class Neo4jNodeVectors:
         """Put vectors on the nodes of these records, in one transaction with the watermark."""
         user = {"user_id": scope.user_id}
         put = [
-            {"key": node_key(key), "slot": ordinal, "vector": vector.astype(np.float64).tolist()}
+            {"key": node_key(key), "ordinal": ordinal, "vector": vector.astype(np.float64).tolist()}
             for key, (ordinal, vector) in vectors.items()
             if vector is not None
         ]

@@ -62,7 +62,7 @@ WHERE record.stated OR n.states > 0
 MATCH (n)-[r]-(m)
 WHERE r.owner = n.key OR (type(r) = 'FOLLOWED_BY' AND r.owner = m.key)
 DELETE r
-WITH DISTINCT m WHERE m.slot IS NULL
+WITH DISTINCT m WHERE m.ordinal IS NULL
 RETURN m.user_id, m.key LIMIT $count;
 
 // name: unstate
@@ -74,7 +74,7 @@ STATED
 DELETE r
 WITH a, b
 UNWIND [a, b] AS m
-WITH DISTINCT m WHERE m.slot IS NULL
+WITH DISTINCT m WHERE m.ordinal IS NULL
 RETURN m.user_id, m.key LIMIT $count;
 
 // name: held
@@ -98,17 +98,17 @@ SET n = {user_id: record.user_id, key: record.key};
 
 // name: put
 // Times come as seconds and nanoseconds, because the driver takes long to send times of its own. Returns those that stated
-// something before, which most do not, because they are new.
+// something before, which most do not, because they are new, and whether they stated a relation of others.
 UNWIND $records AS record
 MERGE (n:Record {user_id: record.user_id, key: record.key})
-WITH n, record, coalesce(n.states, 0) > 0 AS stated
+WITH n, record, coalesce(n.states, 0) > 0 AS stated, n.relation IS NOT NULL AS related
 SET n = record.properties
 SET n:$(record.kind)
 FOREACH (name IN keys(record.times) |
   SET n[name] = datetime({epochSeconds: record.times[name][0], nanosecond: record.times[name][1]})
 )
-WITH record, stated WHERE stated
-RETURN record.user_id, record.key LIMIT $count;
+WITH record, stated, related WHERE stated
+RETURN record.user_id, record.key, related LIMIT $count;
 
 // name: standing
 UNWIND $places AS place
@@ -131,7 +131,7 @@ FOREACH (name IN keys(relation.times) |
 UNWIND $records AS record
 MATCH (n:Record {user_id: record.user_id, key: record.key})
 USING INDEX SEEK n:Record(user_id, key)
-WHERE n.slot IS NULL AND NOT EXISTS { (n)--() }
+WHERE n.ordinal IS NULL AND NOT EXISTS { (n)--() }
 DELETE n;
 
 // name: erased

@@ -1,17 +1,18 @@
 """Writing journal entries into the graph: records as nodes and relationships.
 
 A record is a node `(:Record:Fact {user_id, key: 'Fact:7f…', …})` with its fields as properties; maps, and lists that
-are not of strings, are JSON text. Walks see nodes with `visible_until` after now and a channel of the scope. A missing
-record that others name is a node with `user_id` and `key` alone. An Edge record is the relationship itself, with its
-`id`; a relationship that follows from a record's fields has that record's key as `owner` instead, and its `channel` and
-`visible_until`. `states` is how many of those a record has.
+are not of strings, are JSON text. Every node has a `title` for people and `current_until`: what is true and known now
+has it after now. A missing record that others name is a node with `user_id` and `key` alone. An Edge record is the
+relationship itself, with its `id`; a relationship that follows from a record's fields has that record's key as `owner`
+instead, and its `channel` and `visible_until`. `key`, `ordinal`, `owner`, `states` (how many relationships follow from
+a record) and `visible_until` serve this module.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from datetime import datetime
+from datetime import UTC, datetime
 from enum import StrEnum
 from functools import cache
 from typing import Any
@@ -20,10 +21,18 @@ from pydantic_core import to_json
 
 from agentmem.core.changes import JournalEntry, StoredRecord
 from agentmem.core.clock import to_micros
-from agentmem.core.edges import TURN_POSITION_KIND, EdgeTriple, edge_triple, structural_edges
+from agentmem.core.edges import (
+    TURN_POSITION_KIND,
+    EdgeTriple,
+    build_stated_relation,
+    edge_triple,
+    stated_relation,
+    structural_edges,
+)
 from agentmem.core.record import Key, Record, Status
-from agentmem.core.records import Edge, EdgeKind, Turn
+from agentmem.core.records import Edge, EdgeKind, Fact, Turn
 from agentmem.stores.neo4j.database import Transaction, fetch_rows
+from agentmem.stores.neo4j.descriptions import Link, build_title, list_descriptive_links
 from agentmem.stores.neo4j.migrations import graph_update
 
 HIDDEN, RETIRED, ENDLESS = -(2**63), -(2**63) + 1, 2**63 - 1
@@ -31,6 +40,15 @@ HIDDEN, RETIRED, ENDLESS = -(2**63), -(2**63) + 1, 2**63 - 1
 
 NO_EDGE_RECORD = -1  # in place of the ordinal of an Edge record
 
+MACHINERY_PROPERTIES = frozenset(
+    {"key", "ordinal", "owner", "states", "visible_until", "user_id", "seq", "operation_id", "embedding"}
+)
+# of maps, and of lists that are not of strings
+JSON_PROPERTIES = frozenset(
+    {"communication_style", "context", "doubt_spans", "identity", "metadata", "preferences", "proposed", "properties"}
+    | {"source_spans"}
+)
+_LATEST_TIME = to_micros(datetime(9999, 12, 31, tzinfo=UTC))  # `current_until` of what has no end
 _ENDPOINT_FIELDS = frozenset({"edge_kind", "source", "target"})
 _PROPERTY_NAMES = {"Goal": {"goal_status": "status", "status": "record_status"}}
 
@@ -53,12 +71,15 @@ def build_node_row(user_id: str, stored: StoredRecord) -> dict[str, Any]:
     """The row that puts a record's node."""
     record = stored.record
     properties, times = _properties(record)
-    properties |= {"user_id": user_id, "key": node_key(record.key), "slot": stored.ordinal, **_visibility(record)}
-    properties["states"] = len(structural_edges(record))
+    properties |= {"user_id": user_id, "key": node_key(record.key), "ordinal": stored.ordinal, **_visibility(record)}
+    properties |= {"states": len(_list_links(record)), "title": build_title(record)}
+    times["current_until"] = _current_until(record)
     if record.kind == "Turn":
         properties["archived"] = record.status is Status.ARCHIVED
-    if record.kind == "Fact" and "recorded_at" in times:
-        times["created_at"] = times["recorded_at"]
+    if isinstance(record, Fact):
+        times |= {"created_at": times["recorded_at"]} if "recorded_at" in times else {}
+        relation = stated_relation(record)
+        properties |= {"relation": str(relation[0])} if relation else {}
     names = {"user_id": user_id, "key": properties["key"], "kind": record.kind}
     return {**names, "properties": properties, "times": times}
 
@@ -67,13 +88,30 @@ def build_relationship_rows(user_id: str, stored: StoredRecord) -> Iterator[dict
     """The rows that put what a record states, but for the turn before a turn, which is named by its place."""
     record = stored.record
     if isinstance(record, Edge):
-        properties, times = _properties(record)
-        stated = {name: value for name, value in properties.items() if name not in _ENDPOINT_FIELDS}
-        yield _build_row(user_id, edge_triple(record), {**stated, "slot": stored.ordinal, **_visibility(record)}, times)
+        yield _build_relation_row(user_id, edge_triple(record), record, {"ordinal": stored.ordinal})
         return
-    for link in structural_edges(record):
-        if TURN_POSITION_KIND not in (link[1][0], link[2][0]):
-            yield _build_structural_row(user_id, link, node_key(record.key), _visibility(record))
+    owner, relation = node_key(record.key), stated_relation(record) if isinstance(record, Fact) else None
+    for link in _list_links(record):
+        if link == relation and isinstance(record, Fact):
+            edge = build_stated_relation(record, relation)
+            row = {"ordinal": stored.ordinal, "owner": owner, "id": owner}
+            yield _build_relation_row(user_id, relation, edge, row)
+        elif TURN_POSITION_KIND not in (link[1][0], link[2][0]):
+            yield _build_structural_row(user_id, link, owner, _visibility(record))
+
+
+def _list_links(record: Record) -> list[Link]:
+    """All that follows from a record's fields: what walks in the log go over, and what only people look at."""
+    return [*structural_edges(record), *list_descriptive_links(record)]
+
+
+def _build_relation_row(user_id: str, link: EdgeTriple, edge: Edge, more: Mapping[str, Any]) -> dict[str, Any]:
+    """The row of a relation with its times, the name that somebody gave it, and the slot of its belief."""
+    properties, times = _properties(edge)
+    stated = {name: value for name, value in properties.items() if name not in _ENDPOINT_FIELDS}
+    plain = {name: edge.properties[name] for name in ("name", "slot") if isinstance(edge.properties.get(name), str)}
+    times["current_until"] = _current_until(edge)
+    return _build_row(user_id, link, {**plain, **stated, **_visibility(edge), **more}, times)
 
 
 def build_followed_by_row(user_id: str, previous: Mapping[str, Any], turn: Mapping[str, Any]) -> dict[str, Any]:
@@ -84,13 +122,11 @@ def build_followed_by_row(user_id: str, previous: Mapping[str, Any], turn: Mappi
     )
 
 
-def _build_structural_row(user_id: str, link: EdgeTriple, owner: str, visibility: Mapping[str, Any]) -> dict[str, Any]:
-    return _build_row(user_id, link, {**visibility, "slot": NO_EDGE_RECORD, "owner": owner}, {})
+def _build_structural_row(user_id: str, link: Link, owner: str, visibility: Mapping[str, Any]) -> dict[str, Any]:
+    return _build_row(user_id, link, {**visibility, "ordinal": NO_EDGE_RECORD, "owner": owner}, {})
 
 
-def _build_row(
-    user_id: str, link: EdgeTriple, properties: Mapping[str, Any], times: Mapping[str, Any]
-) -> dict[str, Any]:
+def _build_row(user_id: str, link: Link, properties: Mapping[str, Any], times: Mapping[str, Any]) -> dict[str, Any]:
     kind, source, target = link
     ends = {"user_id": user_id, "source": node_key(source), "target": node_key(target)}
     return {**ends, "kind": str(kind), "properties": {**properties, "user_id": user_id}, "times": times}
@@ -114,6 +150,12 @@ def _properties(record: Record) -> tuple[dict[str, Any], dict[str, tuple[int, in
 def _visibility(record: Record) -> dict[str, Any]:
     """Who may see it, and until when."""
     return {"channel": record.channel, "visible_until": _visible_until(record)}
+
+
+def _current_until(record: Record) -> tuple[int, int]:
+    """Until when it is true and known; 1970 for what is neither."""
+    seconds, microseconds = divmod(min(max(_visible_until(record), 0), _LATEST_TIME), 1_000_000)
+    return seconds, microseconds * 1000
 
 
 @cache
@@ -182,10 +224,11 @@ class GraphBatch:
             for (user_id, _), stored in self.upserts.items()
             if stored.record.kind != "Edge"
         ]
-        loose = await _unlink(tx, gone, stated=False) + await self._delete_stated_edges(tx)
+        loose = await _unlink(tx, gone, stated=False)
         await _run(tx, "leave", records=gone)
-        stated = _build_key_rows(await _run(tx, "put", records=nodes, count=len(nodes)))
-        loose += await _unlink(tx, stated, stated=True)
+        before = await _run(tx, "put", records=nodes, count=len(nodes))
+        loose += await _unlink(tx, _build_key_rows(before), stated=True)
+        loose += await self._delete_relations(tx, [(user_id, name) for user_id, name, had_one in before if had_one])
         relations = [
             row for (user_id, _), stored in self.upserts.items() for row in build_relationship_rows(user_id, stored)
         ]
@@ -199,10 +242,14 @@ class GraphBatch:
             ],
         )
 
-    async def _delete_stated_edges(self, tx: Transaction) -> list[Row]:
-        """Take out the relations that the touched edges stated before; returns empty nodes, as `_unlink` does."""
+    async def _delete_relations(self, tx: Transaction, facts: Sequence[tuple[str, str]]) -> list[Row]:
+        """Take out relations of the touched edges, and of facts that had one; returns empty nodes as `_unlink` does.
+
+        A fact's relation has the key of the fact as its id.
+        """
+        gone = [(user_id, node_key(key)) for user_id, key in self.removed if key[0] == "Fact"]
         edges = [(user_id, key[1]) for user_id, key in [*self.upserts, *self.removed] if key[0] == "Edge"]
-        relations = [{"user_id": user_id, "id": edge_id} for user_id, edge_id in edges]
+        relations = [{"user_id": user_id, "id": name} for user_id, name in (*edges, *gone, *facts)]
         return _build_key_rows(await _run(tx, "unstate", relations=relations, count=MAX_EMPTY_NODES))
 
     async def _build_followed_by_rows(self, tx: Transaction) -> list[Row]:
@@ -232,7 +279,7 @@ async def _unlink(tx: Transaction, records: Sequence[Row], *, stated: bool) -> l
 
 
 def _build_key_rows(rows: Iterable[Sequence[Any]]) -> list[Row]:
-    return [{"user_id": user_id, "key": name} for user_id, name in rows]
+    return [{"user_id": row[0], "key": row[1]} for row in rows]
 
 
 def _has_position(stored: StoredRecord) -> bool:
