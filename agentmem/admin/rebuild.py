@@ -9,19 +9,17 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Collection, Sequence
 from dataclasses import dataclass
-from datetime import datetime
 
 from agentmem.core.clock import Stopwatch
-from agentmem.core.record import Key
 from agentmem.core.scope import Operator, Scope
 from agentmem.core.telemetry import ProgressCallback, no_progress
 from agentmem.engine.engine import Engine, add_projection
 from agentmem.engine.opening import build_embedder_options
 from agentmem.engine.vector_projection import VectorProjection
 from agentmem.errors import Conflict, CorruptStore, InvalidRecord, ModelUnavailable, StoreUnavailable
+from agentmem.memory.repeated_erasures import erase_again_by_graph
 from agentmem.models.registry import open_embedder
 from agentmem.stores.admin import ProjectionLag
-from agentmem.stores.protocols import ReplicatedGraph
 
 TARGETS = ("vectors", "words", "graph")
 MAX_CATCH_UP_ROUNDS = 10  # over users that others keep writing to, before a small remainder is left to the next reader
@@ -100,31 +98,6 @@ async def _read_user_ids(engine: Engine, users: Sequence[str] | None) -> AsyncIt
         last = page[-1]
 
 
-async def reconcile_erasures(engine: Engine, graph: ReplicatedGraph, scope: Scope) -> int:
-    """Make log and graph agree on what was erased, so that a restored backup of the log brings nothing back.
-
-    What the graph knows as erased and the log holds from before then is erased there again; returns how many records.
-    """
-    known: dict[Key, datetime] = {}
-    last: Key = ("", "")
-    while page := await engine.admin.tombstones(scope, last):
-        last = max(page)
-        known |= page
-        await graph.mark_erased(scope, page)
-    back, after = 0, None
-    while marks := await graph.tombstones(scope, after):
-        after = list(marks)[-1]
-        lost = {key: at for key, at in marks.items() if key not in known or known[key] < at}
-        versions = {key: await engine.log.versions(key, scope) for key in lost}
-        stale = [key for key, found in versions.items() if found and (found[0].recorded_at or lost[key]) <= lost[key]]
-        if stale:
-            await engine.log.erase(scope, stale, operation_id=engine.ids.new_id(), erased_at=engine.clock.now())
-            engine.invalidate_user(scope.user_id)
-            await engine.sync_projections(scope)
-        back += len(stale)
-    return back
-
-
 class _Rebuild:
     def __init__(self, engine: Engine, progress: ProgressCallback) -> None:
         self.engine = engine
@@ -151,7 +124,7 @@ class _Rebuild:
         await self.engine.graph.rebuild(scope)
         if following is None:
             return
-        if again := await reconcile_erasures(self.engine, following.graph, scope):
+        if again := await erase_again_by_graph(self.engine, scope):
             self.notes.append(
                 f"{again} records of {scope.user_id}, erased after the backup of the log, were erased again"
             )

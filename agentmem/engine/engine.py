@@ -71,6 +71,7 @@ class WriteOptions(AuditOptions, total=False):
 
 T = TypeVar("T")
 MAX_RECEIPTS = 1000
+NOTICE_RESTORED = "The log was restored from an earlier backup: what was stored after that backup is gone."
 NOTICE_VECTORS_PENDING = "Some of what was just stored is found by its words only: its vectors are not built yet."
 
 
@@ -107,6 +108,7 @@ class Engine:
     _embedder_switch_lock: asyncio.Lock = field(default_factory=asyncio.Lock)
     # no longer served; recalls may still hold them
     _retired_projections: list[VectorProjection] = field(default_factory=list)
+    _restored_users: set[str] = field(default_factory=set)  # of whom no recall has said so yet
     _unusable_embedder: str = ""  # one that this process cannot open
     _pid: int = field(default_factory=os.getpid)
     _shared: dict[type, Any] = field(default_factory=dict)
@@ -324,17 +326,22 @@ class Engine:
 
     async def wait_for_own_writes(self, scope: Scope, columns: RecordColumns) -> tuple[str, ...]:
         """Wait a moment until the user's vectors are as far as the columns; a notice where they are not."""
+        notices = [NOTICE_RESTORED] if scope.user_id in self._restored_users else []
+        self._restored_users.discard(scope.user_id)
         if self.graph_projection is not None:
+            if notices and not self.graph_projection.is_backing_off():  # what was erased is not to be told again
+                await self._spawn(self.graph_projection.verify(scope))
             self.graph_projection.catch_up(scope, columns)
         served, asked = self.vector_projections[0], dict[asyncio.Task[bool], str]()
         served_here = ("", served.embedder.identity, self._unusable_embedder)
         if served.is_behind(scope, columns) or self._column_cache.recorded_embedder not in served_here:
             asked[self._spawn(self.sync_projections(scope))] = NOTICE_VECTORS_PENDING
         if not asked:
-            return ()
+            return tuple(notices)
         wait = None if self.is_deterministic else self.settings.catch_up_ms / 1000
         finished, _ = await asyncio.wait(asked, timeout=wait)
-        return tuple(notice for task, notice in asked.items() if task not in finished or not task.result())
+        notices += [notice for task, notice in asked.items() if task not in finished or not task.result()]
+        return tuple(notices)
 
     async def flush(self, scope: Scope) -> None:
         """Wait until the user's projections have caught up.
@@ -426,11 +433,17 @@ class Engine:
     def note_restore(self, user_id: str) -> None:
         """The user's journal is not the one that this process knew: let go of everything that was made from that."""
         log_event(WARNING, "log_restored", user_id=user_id)
+        self._restored_users.add(user_id)
         self.invalidate_user(user_id)
         for projection in (*self.vector_projections, *self._retired_projections):
             projection.forget_user(user_id)
         if self.graph_projection is not None:
             self.graph_projection.forget_watermark(user_id)
+        self._spawn(self._clear_session(Scope(user_id)))
+
+    async def _clear_session(self, scope: Scope) -> None:
+        with suppress(StoreError):  # what is cached there ends by itself
+            await self.session.clear(scope)
 
     # -- life
 
@@ -503,8 +516,6 @@ async def open_engine(settings: Settings) -> Engine:
             api_keys=stack.api_keys,
             notices=stack.notices,
         )
-        if engine.graph_projection is not None:
-            await engine.graph_projection.probe()
         for embedder in await open_recorded_embedders(settings, log, engine.notices):
             await add_projection(engine, embedder)
         if engine.graph_projection is not None and stack.graph_node_vectors is not None:

@@ -181,6 +181,10 @@ class StoreAdmin(Protocol):
         """
         ...
 
+    async def operations_at(self, operator: Operator, seqs: Mapping[str, int]) -> dict[str, str]:
+        """The operation of the change at a position of each of these users' journals; those without one left out."""
+        ...
+
     async def tombstones(self, scope: Scope, after: Key = ("", ""), limit: int = 1000) -> dict[Key, datetime]:
         """A page of the user's tombstones, those after a key by kind and id, with when each was erased last."""
         ...

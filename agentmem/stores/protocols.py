@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from datetime import datetime
+from types import MappingProxyType
 from typing import Any, Protocol
 
 import numpy as np
@@ -24,6 +25,7 @@ from agentmem.stores.values import (
     ChunkScores,
     DeadLetter,
     ErasureScan,
+    GraphPosition,
     Head,
     Neighbor,
     Postings,
@@ -352,15 +354,20 @@ class ReplicatedGraph(Protocol):
         """Take out all that is there of the user, so that it is built again."""
         ...
 
-    async def apply(self, batches: Mapping[str, tuple[int, Sequence[JournalEntry]]]) -> dict[str, int]:
+    async def apply(
+        self,
+        batches: Mapping[str, tuple[int, Sequence[JournalEntry]]],
+        operation_ids: Mapping[str, str] = MappingProxyType({}),
+    ) -> dict[str, int]:
         """Write each user's entries after the given watermark, all users in one transaction.
 
-        Nothing of a user whose stored watermark is another one. Returns the watermarks as they are now.
+        Nothing of a user whose stored watermark is another one, or stands for the change of another operation than
+        `operation_ids` names by user. Returns the watermarks as they are now.
         """
         ...
 
-    async def watermarks(self, users: Collection[str]) -> dict[str, int]:
-        """`watermark` of each of these users; 0 for one never followed."""
+    async def positions(self, users: Collection[str]) -> dict[str, GraphPosition]:
+        """Up to where each of these users is followed; 0 for one never followed."""
         ...
 
     async def erase(self, scope: Scope, keys: Sequence[Key] | None) -> None:

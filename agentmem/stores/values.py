@@ -61,6 +61,20 @@ class Head(NamedTuple):
     operation_id_after: str = ""
 
 
+class GraphPosition(NamedTuple):
+    """Up to where a graph follows a user's journal, and the operation of the change there; "" where it was not noted.
+
+    A journal that has another operation at `seq` is not the one that the graph followed.
+    """
+
+    seq: int
+    operation_id: str = ""
+
+    def is_of(self, operation_id: str | None) -> bool:
+        """Whether this may be a position in a journal whose change at `seq` is of this operation (None: has none)."""
+        return self.seq == 0 or (operation_id is not None and self.operation_id in ("", operation_id))
+
+
 @dataclass(frozen=True, slots=True)
 class Postings:
     """Matches of one term: ordinals (ascending) and how often it occurs in each."""

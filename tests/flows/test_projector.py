@@ -64,13 +64,13 @@ class Picky:
     def __getattr__(self, name: str) -> Any:
         return getattr(self.inner, name)
 
-    async def apply(self, batches: Any) -> Any:
+    async def apply(self, batches: Any, operation_ids: Any) -> Any:
         if self.poison is None:
             raise StoreUnavailable("gone")
         names = {stored.record.id for _, entries in batches.values() for entry in entries for stored in entry.upserts}
         if self.poison in names:
             raise StoreError("cannot hold this")
-        return await self.inner.apply(batches)
+        return await self.inner.apply(batches, operation_ids)
 
 
 async def test_a_change_the_graph_cannot_hold_is_parked_and_the_others_follow(

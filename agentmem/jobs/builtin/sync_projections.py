@@ -126,8 +126,15 @@ class _SyncPass:
         while heads := await self.engine.admin.heads(OPERATOR, after=last):
             last = max(heads)
             try:
-                marks = await following.graph.watermarks(list(heads))
-                behind = [user for user, seq in heads.items() if marks[user] < seq]
+                marks = await following.graph.positions(list(heads))
+                operations = await self.engine.admin.operations_at(
+                    OPERATOR, {user: mark.seq for user, mark in marks.items() if mark.seq}
+                )
+                behind = [
+                    user
+                    for user, seq in heads.items()
+                    if marks[user].seq < seq or not marks[user].is_of(operations.get(user))
+                ]
                 await asyncio.gather(*(self._sync_graph(following, user) for user in behind))
                 if (nodes := following.graph_vectors) is not None:
                     held = await nodes.nodes.watermarks(list(heads), nodes.name)

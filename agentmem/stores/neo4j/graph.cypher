@@ -5,12 +5,30 @@ MATCH (p:Projection {user_id: $user_id, name: 'graph'})
 USING INDEX SEEK p:Projection(user_id, name)
 RETURN p.seq LIMIT 1;
 
-// name: watermarks
+// name: positions
 UNWIND $users AS user_id
 MATCH (p:Projection {user_id: user_id, name: 'graph'})
 USING INDEX SEEK p:Projection(user_id, name)
 WITH p LIMIT $count
-RETURN collect([p.user_id, p.seq]);
+RETURN collect([p.user_id, p.seq, p.operation_id]);
+
+// name: advance
+// Under the lock of `lock`. The operation at the watermark says whose journal was followed: a log that was restored from
+// a backup has another one there. Graphs of older versions have none, and get it here.
+UNWIND $users AS user
+MATCH (p:Projection {user_id: user.user_id, name: 'graph'})
+USING INDEX SEEK p:Projection(user_id, name)
+WITH p, user, p.seq = user.after AND coalesce(p.held_until, 0) < timestamp() AND (
+    p.seq = 0 OR p.operation_id IS NULL OR user.operation_id IS NULL OR p.operation_id = user.operation_id) AS fits
+SET p.seq = CASE WHEN fits THEN user.through ELSE p.seq END,
+    p.operation_id = CASE WHEN fits THEN coalesce(user.through_operation_id, p.operation_id) ELSE p.operation_id END
+RETURN user.user_id, fits, p.seq LIMIT $count;
+
+// name: release
+MATCH (p:Projection {user_id: $user_id, name: 'graph'})
+USING INDEX SEEK p:Projection(user_id, name)
+SET p.seq = $seq, p.operation_id = $operation_id
+REMOVE p.holder, p.held_until;
 
 // name: held
 MATCH (n:Record {user_id: $user_id})

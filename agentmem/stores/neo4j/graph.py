@@ -10,6 +10,7 @@ import os
 from collections.abc import Awaitable, Callable, Collection, Iterator, Mapping, Sequence
 from datetime import datetime
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, TypeVar
 
 from agentmem.core.changes import JournalEntry, StoredRecord
@@ -21,6 +22,7 @@ from agentmem.stores.neo4j.database import Neo4jDatabase, Transaction, fetch_row
 from agentmem.stores.neo4j.migrations import build_schema_check, graph_query, graph_update
 from agentmem.stores.neo4j.write import GraphBatch, node_key, parse_node_key
 from agentmem.stores.protocols import RecordReader
+from agentmem.stores.values import GraphPosition
 from agentmem.text.templates import load_migrations
 
 T = TypeVar("T")
@@ -75,15 +77,16 @@ class Neo4jGraph:
         found = await self.database.read(lambda tx: fetch_rows(tx, graph_query("watermark"), user_id=user_id))
         return int(found[0][0]) if found else 0
 
-    async def watermarks(self, users: Collection[str]) -> dict[str, int]:
-        """`watermark` of each of these users."""
+    async def positions(self, users: Collection[str]) -> dict[str, GraphPosition]:
+        """Up to where each of these users is followed, and the operation of the change there."""
         asked = list(dict.fromkeys(users))
         if not asked:
             return {}
         ((found,),) = await self.database.read(
-            lambda tx: fetch_rows(tx, graph_query("watermarks"), users=asked, count=len(asked))
+            lambda tx: fetch_rows(tx, graph_query("positions"), users=asked, count=len(asked))
         )
-        return {**dict.fromkeys(asked, 0), **dict(found)}
+        known = {user_id: GraphPosition(seq, operation_id or "") for user_id, seq, operation_id in found}
+        return {**dict.fromkeys(asked, GraphPosition(0)), **known}
 
     async def count_present(self, scope: Scope, keys: Sequence[Key] | None) -> int:
         """How many of these records, or (None) of all records of the user, are there, be it by name only.
@@ -117,19 +120,30 @@ class Neo4jGraph:
         draft = GraphBatch(erased_at={(scope.user_id, key): to_micros(at) for key, at in keys.items()})
         await self.database.write(draft.write)
 
-    async def apply(self, batches: Mapping[str, tuple[int, Sequence[JournalEntry]]]) -> dict[str, int]:
+    async def apply(
+        self,
+        batches: Mapping[str, tuple[int, Sequence[JournalEntry]]],
+        operation_ids: Mapping[str, str] = MappingProxyType({}),
+    ) -> dict[str, int]:
         """Write what each user's journal holds after a position, all in one transaction; returns the watermarks.
 
-        The entries of a user are applied when the watermark is the position given, and nothing of them otherwise.
+        The entries of a user are applied when the watermark is the position given, and stands for the change of the
+        operation that `operation_ids` names, if it names one; nothing of them otherwise.
         """
-        users = [
-            {"user_id": user_id, "after": after, "through": entries[-1].seq if entries else after}
+        users: list[dict[str, Any]] = [
+            {
+                "user_id": user_id,
+                "after": after,
+                "operation_id": (before := operation_ids.get(user_id) or None),
+                "through": entries[-1].seq if entries else after,
+                "through_operation_id": entries[-1].operation_id if entries else before,
+            }
             for user_id, (after, entries) in sorted(batches.items())
         ]
 
         async def work(tx: Transaction) -> dict[str, int]:
             await fetch_rows(tx, graph_update("lock"), users=[user["user_id"] for user in users])
-            found = await fetch_rows(tx, graph_update("advance"), users=users, count=len(users))
+            found = await fetch_rows(tx, graph_query("advance"), users=users, count=len(users))
             draft = GraphBatch()
             for user_id, fits, _ in found:
                 if fits:
@@ -142,7 +156,7 @@ class Neo4jGraph:
     async def clear(self, user_id: str) -> None:
         """Take out all that is there of the user, so that it is built again from the start of the journal."""
         await self._clear_as_holder(user_id)
-        await self._run_locked(user_id, "release", seq=0)
+        await self._run_locked(user_id, graph_query("release"), seq=0, operation_id=None)
 
     async def rebuild(self, scope: Scope) -> int:
         """Make the user's graph again from the current records; returns how many edges join two of them.
@@ -161,7 +175,8 @@ class Neo4jGraph:
             await self._run_as_holder(scope.user_id, holder, draft.write)
 
         async def end(tx: Transaction) -> None:
-            await fetch_rows(tx, graph_update("release"), user_id=scope.user_id, seq=head.seq)
+            end_values = {"seq": head.seq, "operation_id": head.operation_id or None}
+            await fetch_rows(tx, graph_query("release"), user_id=scope.user_id, **end_values)
 
         await self._run_as_holder(scope.user_id, holder, end)
         found = await self.database.read(lambda tx: fetch_rows(tx, graph_query("count"), user_id=scope.user_id))
@@ -172,7 +187,7 @@ class Neo4jGraph:
         user_id = scope.user_id
         if keys is None:
             await self._clear_as_holder(user_id)
-            await self._run_locked(user_id, "forget")
+            await self._run_locked(user_id, graph_update("forget"))
             return
         draft = GraphBatch()
         draft.remove(user_id, keys)
@@ -190,7 +205,7 @@ class Neo4jGraph:
     async def _clear_as_holder(self, user_id: str) -> str:
         """Keep others from writing this user, and take everything out; returns what shows that it is still us."""
         holder = os.urandom(8).hex()
-        await self._run_locked(user_id, "hold", holder=holder, milliseconds=REBUILD_LEASE_MS)
+        await self._run_locked(user_id, graph_update("hold"), holder=holder, milliseconds=REBUILD_LEASE_MS)
         values = {"user_id": user_id, "limit": NODE_BATCH_SIZE}
         taken = 1
         while taken:
@@ -209,10 +224,10 @@ class Neo4jGraph:
 
         return await self.database.write(run_if_held)
 
-    async def _run_locked(self, user_id: str, name: str, **values: Any) -> None:
+    async def _run_locked(self, user_id: str, statement: str, **values: Any) -> None:
         async def work(tx: Transaction) -> None:
             await fetch_rows(tx, graph_update("lock"), users=[user_id])
-            await fetch_rows(tx, graph_update(name), user_id=user_id, **values)
+            await fetch_rows(tx, statement, user_id=user_id, **values)
 
         await self.database.write(work)
 

@@ -21,6 +21,10 @@ SELECT user_id, head FROM memory_users WHERE user_id > %(after)s AND head > 0 OR
 SELECT user_id, head FROM memory_users
 WHERE user_id = ANY(%(users)s::text[]) AND user_id > %(after)s AND head > 0 ORDER BY user_id LIMIT %(limit)s
 
+-- name: operations_at
+SELECT c.user_id, c.operation_id FROM unnest(%(users)s::text[], %(seqs)s::bigint[]) AS j(user_id, seq)
+JOIN memory_changes c ON c.user_id = j.user_id AND c.seq = j.seq
+
 -- name: tombstones
 SELECT v.kind, v.id, max(c.at) FROM memory_versions v JOIN memory_changes c ON c.user_id = v.user_id AND c.seq = v.seq
 WHERE v.user_id = %(user_id)s AND v.erased AND (v.kind, v.id) > (%(kind)s, %(id)s)

@@ -114,6 +114,10 @@ class SqlAdmin(ABC, Generic[D]):
         asked = {"users": list(users or ()), "after": after, "limit": limit}
         return dict(await self._database.query(operator, lambda db: db.rows(statement, **asked)))
 
+    async def operations_at(self, operator: Operator, seqs: Mapping[str, int]) -> dict[str, str]:
+        asked = {"users": list(seqs), "seqs": list(seqs.values())}
+        return dict(await self._database.query(operator, lambda db: db.rows("admin.operations_at", **asked)))
+
     async def tombstones(self, scope: Scope, after: Key = ("", ""), limit: int = 1000) -> dict[Key, datetime]:
         asked = {"user_id": scope.user_id, "kind": after[0], "id": after[1], "limit": limit}
         found = await self._database.query(scope, lambda db: db.rows("admin.tombstones", **asked))

@@ -21,6 +21,10 @@ SELECT user_id, head FROM memory_users WHERE user_id > :after AND head > 0 ORDER
 SELECT user_id, head FROM memory_users
 WHERE user_id IN (SELECT value FROM json_each(:users)) AND user_id > :after AND head > 0 ORDER BY user_id LIMIT :limit
 
+-- name: operations_at
+SELECT c.user_id, c.operation_id FROM json_each(:users) u JOIN json_each(:seqs) s ON s.key = u.key
+CROSS JOIN memory_changes c WHERE c.user_id = u.value AND c.seq = s.value
+
 -- name: tombstones
 SELECT v.kind, v.id, max(c.at) FROM memory_versions v JOIN memory_changes c ON c.user_id = v.user_id AND c.seq = v.seq
 WHERE v.user_id = :user_id AND v.erased AND (v.kind, v.id) > (:kind, :id)
