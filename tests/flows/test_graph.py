@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import random
 import sys
 from datetime import timedelta
 from itertools import pairwise
 from pathlib import Path
 
+import networkx as nx
 import pytest
 
 from agentmem import AgentMemory, ConfigError, Entity, InvalidRecord, NotFound
 from agentmem.memory.graph import analysis, edge_reader, path_search
 from agentmem.memory.graph.knowledge_graph import GraphPaths
 from tests.flows.given import ManualClock, open_memory
+from tests.scale import scaled
 
 
 def add_entities(memory: AgentMemory, *names: str) -> dict[str, str]:
@@ -72,6 +75,49 @@ def test_without_relations_facts_that_name_both_tie_two(memory: AgentMemory) -> 
     tie = memory.semantic.relate(ids["Ann"], "KNOWS", ids["Ben"])
     assert [step.edges for each in memory.graph.paths("Ann", "Ben").paths for step in each.steps] == [(tie,)]
     assert [len(each.records) for each in memory.graph.paths("Ann", "Ben", kinds=["ABOUT"]).paths] == [3]
+
+
+def test_a_path_ends_at_the_user_and_never_goes_through(memory: AgentMemory) -> None:
+    ids = add_entities(memory, "Ola", "Oslo", "Acme")
+    for slot, name in (("home", "Oslo"), ("employer", "Acme")):
+        memory.learn_fact(f"The user has {name}", slot=slot, value=name, entity_ids=[ids[name]])
+    (path,) = memory.graph.paths("user", "Oslo").paths
+    assert [record.kind for record in path.records] == ["User", "Entity"]
+    assert [edge.edge_kind.value for step in path.steps for edge in step.edges] == ["LIVES_IN"]
+    assert memory.graph.paths("Oslo", "Acme", 6).paths == ()
+    assert memory.graph.communities().communities == ()
+    memory.semantic.relate(ids["Ola"], "WORKS_FOR", ids["Acme"])
+    assert list_names(memory.graph.paths("Ola", "User")) == [["Ola", "Acme", "User"]]
+
+
+def test_an_entity_with_the_id_of_the_profile_is_not_the_user(memory: AgentMemory) -> None:
+    ids = add_entities(memory, "Ann", "Ben")
+    odd = memory.upsert_entity({"name": "Odd", "id": "profile"})
+    assert odd.id == "profile"
+    memory.semantic.relate(ids["Ann"], "KNOWS", "profile")
+    memory.semantic.relate("profile", "KNOWS", ids["Ben"])
+    memory.learn_fact("Odd and Ann sing", entity_ids=["profile", ids["Ann"]])
+    assert list_names(memory.graph.paths("Ann", "Ben")) == [["Ann", "Odd", "Ben"]]
+    assert list_names(memory.graph.paths("Ann", "Odd", kinds=["ABOUT"])) == [["Ann", "Fact", "Odd"]]
+
+
+@pytest.mark.parametrize("seed", range(scaled(200, least=4)))
+def test_the_paths_are_those_of_a_search_of_everything(memory: AgentMemory, seed: int) -> None:
+    pick = random.Random(seed)
+    names = [f"P{n}" for n in range(9)]
+    ids = add_entities(memory, *names)
+    graph = nx.Graph()
+    graph.add_nodes_from(names)
+    for _ in range(pick.randint(6, 16)):
+        one, other = pick.sample(names, 2)
+        graph.add_edge(one, other)
+        memory.semantic.relate(ids[one], "KNOWS", ids[other])
+    for steps, limit in ((2, 50), (5, 50), (6, 3)):
+        every = sorted(map(len, nx.all_simple_paths(graph, "P0", "P1", cutoff=steps)))
+        found = list_names(memory.graph.paths("P0", "P1", steps, limit=limit, kinds=["KNOWS"]))
+        assert [len(path) for path in found] == every[:limit]
+        assert len(set(map(tuple, found))) == len(found)
+        assert all(nx.is_simple_path(graph, path) for path in found)
 
 
 def test_what_is_forgotten_over_or_in_another_channel_ties_nobody(memory: AgentMemory, clock: ManualClock) -> None:

@@ -9,7 +9,6 @@ import click
 from agentmem.cli.context import CliContext, print_notices
 from agentmem.cli.render import bold, dim, format_time, pluralize, render_record, to_one_line
 from agentmem.cli.verbs import VerbGroup, build_command
-from agentmem.core.edges import edge_triple
 from agentmem.core.jsonable import to_jsonable
 
 if TYPE_CHECKING:
@@ -51,8 +50,9 @@ def _render_path(number: int, path: GraphPath) -> list[str]:
 
 
 def _render_edge(edge: Edge, names: Mapping[Key, str]) -> str:
-    _, *ends = edge_triple(edge)
-    source, target = (names.get(key) or f"{key[0].lower()} {key[1]}" for key in ends)
+    from agentmem.memory.graph.edge_reader import describe_key, find_ends
+
+    source, target = (names.get(key) or describe_key(key) for key in find_ends(edge))
     since = f" from {format_time(edge.valid_from)}" if edge.valid_from is not None else ""
     until = f" until {format_time(edge.valid_to)}" if edge.valid_to is not None else ""
     return to_one_line(f"{source} -- {edge.properties.get('name') or edge.edge_kind} -> {target}{since}{until}")

@@ -6,6 +6,7 @@ where it names n entities, so that a list of many people ties each pair of them 
 
 from __future__ import annotations
 
+import asyncio
 import itertools
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -13,12 +14,11 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
-from agentmem.core.edges import edge_triple
-from agentmem.core.record import Status
+from agentmem.core.record import Key, Status
 from agentmem.core.records import RELATION_KINDS, EdgeKind
 from agentmem.errors import ConfigError
 from agentmem.memory.context import MemoryContext
-from agentmem.memory.graph.edge_reader import iter_edges
+from agentmem.memory.graph.edge_reader import find_ends, iter_edges
 from agentmem.stores.values import Where
 
 MAX_ENTITIES = 20_000  # that one analysis takes, those written last
@@ -72,18 +72,18 @@ class EntityNetwork:
 async def read_network(context: MemoryContext) -> EntityNetwork:
     """The network of the entities that a scope can read."""
     ids, is_cut = await _list_entities(context)
-    ties = _Ties({name: index for index, name in enumerate(ids)})
-    keys = [("Entity", name) for name in reversed(ids)]  # the latest first
+    keys = [("Entity", name) for name in ids]
+    ties = _Ties({key: index for index, key in enumerate(keys)})
     graph, scope = context.engine.graph, context.scope
     is_sampled = False
     async for page in iter_edges(graph, scope, keys, RELATION_KINDS | MENTION_KINDS):
         is_sampled = is_sampled or page.is_cut
         for edge in page.edges:
+            source, target = find_ends(edge)
             if edge.edge_kind in RELATION_KINDS:
-                _, source, target = edge_triple(edge)
-                ties.add_relation(edge.id, source[1], target[1])
+                ties.add_relation(edge.id, source, target)
             elif ties.mentions < MAX_MENTIONS:
-                ties.add_mention((edge.edge_kind, edge.source), edge.target)
+                ties.add_mention(source, target)
             else:
                 is_sampled = True
     notices = []
@@ -91,7 +91,7 @@ async def read_network(context: MemoryContext) -> EntityNetwork:
         notices.append(f"Of more than {MAX_ENTITIES:,} entities, those written last were taken.")
     if is_sampled:
         notices.append("Of entities that very many turns or facts name, only the latest of these were taken.")
-    return ties.build_network(ids, tuple(notices))
+    return await asyncio.to_thread(ties.build_network, ids, tuple(notices))
 
 
 async def _list_entities(context: MemoryContext) -> tuple[list[str], bool]:
@@ -111,13 +111,13 @@ async def _list_entities(context: MemoryContext) -> tuple[list[str], bool]:
 class _Ties:
     """What ties entities, collected edge by edge."""
 
-    indexes: Mapping[str, int]
+    indexes: Mapping[Key, int]
     mentions: int = 0
     _weights: dict[tuple[int, int], float] = field(default_factory=dict)
     _relations: set[str] = field(default_factory=set)
-    _named: dict[tuple[str, str], list[int]] = field(default_factory=dict)
+    _named: dict[Key, list[int]] = field(default_factory=dict)
 
-    def add_relation(self, edge_id: str, source: str, target: str) -> None:
+    def add_relation(self, edge_id: str, source: Key, target: Key) -> None:
         """Count a relation once, unless one end is no entity of the network, such as the User."""
         one, other = self.indexes.get(source), self.indexes.get(target)
         if one is None or other is None or one == other or edge_id in self._relations:
@@ -125,9 +125,9 @@ class _Ties:
         self._relations.add(edge_id)
         self._add((one, other), 1.0)
 
-    def add_mention(self, place: tuple[str, str], entity_id: str) -> None:
+    def add_mention(self, place: Key, named: Key) -> None:
         """Note that a turn or a fact names an entity."""
-        index = self.indexes.get(entity_id)
+        index = self.indexes.get(named)
         if index is not None:
             self._named.setdefault(place, []).append(index)
             self.mentions += 1

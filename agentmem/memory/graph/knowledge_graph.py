@@ -9,14 +9,14 @@ import asyncio
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
-from typing import Annotated
+from typing import Annotated, Any
 
 from agentmem.beliefs.slots import USER_SUBJECT
 from agentmem.core.arguments import check_arguments
-from agentmem.core.plain_values import describe_value
+from agentmem.core.plain_values import copy_json, describe_value
 from agentmem.core.record import Key, Record, Status
 from agentmem.core.records import PROFILE_ID, RELATION_KINDS, Edge, EdgeKind, Entity
-from agentmem.errors import InvalidRecord, NotFound
+from agentmem.errors import ConfigError, InvalidRecord, NotFound
 from agentmem.memory.context import ID_BATCH_SIZE, MemoryContext
 from agentmem.memory.graph.analysis import MENTION_KINDS, EntityNetwork, read_network
 from agentmem.memory.graph.path_search import MAX_VISITED, KeyPath, PathSearch
@@ -26,6 +26,7 @@ from agentmem.memory.semantic.entities import Entities, EntityGraph, resolve_mer
 MAX_STEPS = 6  # of a path; beyond it, nearly everything is tied to everything
 MAX_PATHS = 50  # of one answer
 MAX_LISTED = 1_000  # communities, members of each, or entities of one answer
+MAX_ROWS = 10_000  # of one answer to a query
 MAX_NAMED_CHOICES = 5  # entities that an error about an ambiguous name lists
 
 
@@ -82,6 +83,15 @@ class CentralEntities:
     """Entities, the most central first. `notices` say what was left out of the analysis."""
 
     entities: tuple[CentralEntity, ...]
+    notices: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class CypherResult:
+    """The rows of a query, by column: nodes and relationships as dictionaries. `notices` say what may be missing."""
+
+    columns: tuple[str, ...]
+    rows: tuple[dict[str, Any], ...]
     notices: tuple[str, ...] = ()
 
 
@@ -179,6 +189,33 @@ class KnowledgeGraph:
             if network.ids[index] in known
         ]
         return CentralEntities(tuple(found), network.notices)
+
+    @audit_read
+    async def cypher(
+        self,
+        query: Annotated[str, "Reading Cypher: MATCH, WHERE, WITH, UNWIND, RETURN."],
+        parameters: Annotated[Mapping[str, Any] | None, "Values for the names after $ in the query."] = None,
+        *,
+        limit: Annotated[int, "The most rows: 1 to 10,000."] = 1_000,
+    ) -> CypherResult:
+        """Ask the graph on Neo4j a query over what the scope may read: docs/ask-the-graph.md says what is there.
+
+        The system binds the user and the channels; nothing else of the server can be read, and nothing written. Needs
+        `graph_url` (ConfigError without it). InvalidRecord for another kind of query, StoreUnavailable where Neo4j does
+        not answer within 10 seconds.
+        """
+        _check_range("limit", limit, 1, MAX_ROWS)
+        engine, scope = self._context.engine, self._context.scope
+        if engine.graph_projection is None:
+            raise ConfigError("cypher needs a graph on Neo4j: set graph_url; the other verbs of graph work without it")
+        if parameters is not None and not isinstance(parameters, Mapping):
+            raise InvalidRecord(f"parameters must be a mapping, got {describe_value(parameters)}", field="parameters")
+        given = copy_json(dict(parameters or {}), "parameters")
+        missing = (await engine.log.head(scope)).seq - await engine.graph_projection.watermark(scope.user_id)
+        found = await engine.graph_projection.graph.ask(query, scope, given, limit)
+        notices = [f"There are more than {limit:,} rows; raise limit or narrow the query."] if found.is_cut else []
+        notices += [f"Neo4j is {missing:,} changes behind; what came last may be missing."] if missing > 0 else []
+        return CypherResult(found.columns, found.rows, tuple(notices))
 
     # -- finding records
 

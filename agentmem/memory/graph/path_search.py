@@ -6,11 +6,10 @@ import heapq
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
 
-from agentmem.core.edges import edge_triple
 from agentmem.core.record import Key
 from agentmem.core.records import Edge
 from agentmem.core.scope import Scope
-from agentmem.memory.graph.edge_reader import iter_edges
+from agentmem.memory.graph.edge_reader import find_ends, iter_edges
 from agentmem.stores.protocols import GraphStore
 
 MAX_VISITED = 5_000  # records that one search looks at
@@ -58,7 +57,7 @@ class PathSearch:
         async for page in iter_edges(self.graph, self.scope, frontier, self.kinds):
             self.is_cut = self.is_cut or page.is_cut
             for edge in page.edges:
-                _, source, target = edge_triple(edge)
+                source, target = find_ends(edge)
                 if self._link(source, target, edge):
                     reached |= dict.fromkeys(key for key in (source, target) if key not in seen)
         seen.update(reached)

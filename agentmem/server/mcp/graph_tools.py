@@ -7,10 +7,10 @@ from typing import Annotated
 
 from pydantic import BaseModel, Field
 
-from agentmem.core.edges import edge_triple
 from agentmem.core.record import Key
 from agentmem.core.records import Edge, Entity
 from agentmem.facade.async_memory import AsyncAgentMemory
+from agentmem.memory.graph.edge_reader import describe_key, find_ends
 from agentmem.server.mcp.records import FoundRecord, describe_record
 from agentmem.server.mcp.tools import tool
 from agentmem.text.plain_line import to_plain_line
@@ -143,9 +143,8 @@ def _describe_relations(edges: Iterable[Edge], names: Mapping[Key, str]) -> list
     """Relations by the names of their ends; an end without a name is told by its kind."""
     out = []
     for edge in edges:
-        _, source, target = edge_triple(edge)
         said = str(edge.properties.get("name") or edge.edge_kind)
-        ends = [to_plain_line(names.get(key) or f"{key[0].lower()} {key[1]}") for key in (source, target)]
+        ends = [to_plain_line(names.get(key) or describe_key(key)) for key in find_ends(edge)]
         since = "" if edge.valid_from is None else edge.valid_from.date().isoformat()
         out.append(FoundRelation(source=ends[0], relation=to_plain_line(said), target=ends[1], since=since))
     return out
