@@ -26,6 +26,7 @@ from agentmem.stores.values import (
     DeadLetter,
     ErasureScan,
     GraphPosition,
+    GraphRows,
     Head,
     Neighbor,
     Postings,
@@ -387,6 +388,10 @@ class ReplicatedGraph(Protocol):
 
     async def mark_erased(self, scope: Scope, keys: Mapping[Key, datetime]) -> None:
         """Note these records as erased, too."""
+        ...
+
+    async def ask(self, text: str, scope: Scope, parameters: Mapping[str, Any], max_rows: int) -> GraphRows:
+        """The rows of a reading query over what the scope may read. Raises InvalidRecord for what is no such query."""
         ...
 
     async def record_seqs(self, kind: str, scope: Scope, after: str = "", limit: int = 1000) -> dict[str, int]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -16,7 +17,7 @@ if TYPE_CHECKING:
 
     from agentmem.core.record import Key
     from agentmem.core.records import Edge
-    from agentmem.memory.graph.knowledge_graph import CentralEntities, Communities, GraphPath, GraphPaths
+    from agentmem.memory.graph.knowledge_graph import CentralEntities, Communities, CypherResult, GraphPath, GraphPaths
     from agentmem.memory.semantic.entities import EntityGraph
 
 
@@ -74,6 +75,23 @@ def _show_central(cli: CliContext, found: CentralEntities) -> None:
     _show(cli, found, lines, "no entity is tied to another")
 
 
+def _read_json(_context: click.Context, _option: click.Parameter, text: str | None) -> Any:
+    try:
+        return None if text is None else json.loads(text)
+    except ValueError as error:
+        raise click.BadParameter(f'must be a JSON object such as {{"name": "Mira"}}: {error}') from None
+
+
+def _show_rows(cli: CliContext, found: CypherResult) -> None:
+    lines = [to_one_line(" | ".join(_render_cell(value) for value in row.values())) for row in found.rows]
+    _show(cli, found, [bold(" | ".join(found.columns)), *lines] if lines else [], "no rows")
+
+
+def _render_cell(value: Any) -> str:
+    value = value.get("title", value) if isinstance(value, dict) else value
+    return value if isinstance(value, str) else json.dumps(to_jsonable(value), ensure_ascii=False)
+
+
 graph_group = VerbGroup(
     "graph",
     (
@@ -124,9 +142,22 @@ graph_group = VerbGroup(
             _show_central,
             click.option("--limit", type=int, default=20, show_default=True, help="How many."),
         ),
+        build_command(
+            "cypher",
+            "A query to Neo4j.",
+            "Ask the graph on Neo4j a reading QUERY in Cypher, over what this user and channel may read. Needs\n"
+            "graph_url. docs/ask-the-graph.md says what is there.",
+            'graph cypher "MATCH (f:Fact) RETURN f.title LIMIT 5"\n'
+            "  agentmem graph cypher 'MATCH (e {name: $name})--(x) RETURN x.title' --parameters '{\"name\": \"Mira\"}'",
+            lambda memory, query, parameters, limit: memory.graph.cypher(query, parameters, limit=limit),
+            _show_rows,
+            click.argument("query", metavar="QUERY"),
+            click.option("--parameters", callback=_read_json, metavar="JSON", help="Values for the names after $."),
+            click.option("--limit", type=int, default=1000, show_default=True, help="The most rows."),
+        ),
     ),
     summary="Who is tied to whom.",
-    text="Questions to the graph of what is known; they need no graph database.",
+    text="Questions to the graph of what is known. Only `cypher` needs a graph database.",
 )
 
 COMMANDS = (graph_group,)

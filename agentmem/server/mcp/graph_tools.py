@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import Annotated
+from typing import Annotated, Any
 
 from pydantic import BaseModel, Field
 
+from agentmem.core.jsonable import to_jsonable
 from agentmem.core.record import Key
 from agentmem.core.records import Edge, Entity
 from agentmem.facade.async_memory import AsyncAgentMemory
@@ -139,6 +140,26 @@ async def list_central_entities(
     return CentralEntitiesResult(entities=shown, notices=list(found.notices))
 
 
+class CypherRows(BaseModel):
+    """The rows of a query, by column."""
+
+    columns: list[str]
+    rows: list[dict[str, Any]]
+    notices: list[str] = []
+
+
+@tool("Ask the graph in Cypher", is_read_only=True)
+async def ask_graph_in_cypher(
+    memory: AsyncAgentMemory,
+    query: Annotated[str, "MATCH … WHERE … RETURN …: nodes are :Entity, :Fact, :Turn and others, with a title."],
+    parameters: Annotated[dict[str, Any] | None, "Values for the names after $ in the query."] = None,
+    limit: Annotated[int, "Rows at most."] = 50,
+) -> CypherRows:
+    """Ask the user's graph on Neo4j a reading query. Example: {"query": "MATCH (f:Fact) RETURN f.title LIMIT 5"}"""
+    found = await memory.graph.cypher(query, parameters, limit=limit)
+    return CypherRows(columns=list(found.columns), rows=to_jsonable(found.rows), notices=list(found.notices))
+
+
 def _describe_relations(edges: Iterable[Edge], names: Mapping[Key, str]) -> list[FoundRelation]:
     """Relations by the names of their ends; an end without a name is told by its kind."""
     out = []
@@ -150,4 +171,4 @@ def _describe_relations(edges: Iterable[Edge], names: Mapping[Key, str]) -> list
     return out
 
 
-KNOWLEDGE_GRAPH_TOOLS = (explore_entity, find_paths, list_communities, list_central_entities)
+KNOWLEDGE_GRAPH_TOOLS = (explore_entity, find_paths, list_communities, list_central_entities, ask_graph_in_cypher)

@@ -7,6 +7,7 @@ from pydantic import BaseModel
 from agentmem.core.jsonable import to_jsonable
 from agentmem.core.records import Edge
 from agentmem.memory.graph.knowledge_graph import GraphPaths, KnowledgeGraph
+from agentmem.server.auth import Reader
 from agentmem.server.rest.shapes import AnyRecord
 from agentmem.server.rest.verbs import VerbRouter
 
@@ -50,3 +51,4 @@ router.verb("GET /graph/neighborhood", KnowledgeGraph.neighborhood, "read_neighb
 router.verb("GET /graph/paths", KnowledgeGraph.paths, "find_paths", answer=build_paths_answer)
 router.verb("GET /graph/communities", KnowledgeGraph.communities, "list_communities")
 router.verb("GET /graph/central_entities", KnowledgeGraph.central_entities, "list_central_entities")
+router.verb("POST /graph/cypher", KnowledgeGraph.cypher, "ask_in_cypher", caller=Reader)

@@ -37,6 +37,8 @@ async def ask(
                 raise
             said = (error.message or "").partition("\n")[0]
             raise InvalidRecord(f"cypher: the server does not understand it: {said}", field="cypher") from None
+        except OverflowError:
+            raise InvalidRecord("parameters: a whole number must fit into 64 bits", field="parameters") from None
         names = result.keys()
         columns = [name for name in names if not name.startswith(RESERVED_PREFIX)]
         found = tuple({name: _to_plain(row[name]) for name in columns} for row in rows[:max_rows])

@@ -70,11 +70,10 @@ WHERE r.id > $after AND r.owner IS NULL
 RETURN r.id AS id, r.seq AS seq ORDER BY id LIMIT $limit
 
 // name: count
-// The types left out are those of `descriptions.DESCRIPTIVE_TYPES`, which the log has not.
+// Without the types that the log has not.
 MATCH (n:Record {user_id: $user_id})
 USING INDEX SEEK n:Record(user_id, key)
 WHERE n.key > '' AND n.ordinal IS NOT NULL
 MATCH (n)-[r]->(m)
-WHERE m.ordinal IS NOT NULL AND NOT type(r) IN ['CONCERNS', 'HAS_CONVERSATION', 'HAS_SCHEDULE', 'LEARNED_FROM',
-    'OUTCOME_OF', 'RAISED_BY', 'SUMMARIZES']
+WHERE m.ordinal IS NOT NULL AND NOT type(r) IN [DESCRIPTIVE]
 RETURN count(r) LIMIT 1;

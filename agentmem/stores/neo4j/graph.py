@@ -18,11 +18,12 @@ from agentmem.core.clock import Clock, from_micros, to_micros
 from agentmem.core.record import Key
 from agentmem.core.scope import Scope
 from agentmem.errors import Conflict
+from agentmem.stores.neo4j.asking import ask
 from agentmem.stores.neo4j.database import Neo4jDatabase, Transaction, fetch_rows, parse_address
 from agentmem.stores.neo4j.migrations import build_schema_check, graph_query, graph_update
 from agentmem.stores.neo4j.write import GraphBatch, node_key, parse_node_key
 from agentmem.stores.protocols import RecordReader
-from agentmem.stores.values import GraphPosition
+from agentmem.stores.values import GraphPosition, GraphRows
 from agentmem.text.templates import load_migrations
 
 T = TypeVar("T")
@@ -197,6 +198,10 @@ class Neo4jGraph:
             await draft.write(tx)
 
         await self.database.write(work)
+
+    async def ask(self, text: str, scope: Scope, parameters: Mapping[str, Any], max_rows: int) -> GraphRows:
+        """The rows of a query in Cypher over what the scope may read, at most `max_rows`."""
+        return await ask(self.database, scope, text, parameters, max_rows)
 
     async def close(self) -> None:
         """Close the connections."""

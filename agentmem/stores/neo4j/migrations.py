@@ -17,6 +17,7 @@ from typing import Any
 from agentmem.core.records import EdgeKind
 from agentmem.errors import SchemaMismatch
 from agentmem.stores.neo4j.database import Neo4jDatabase, Transaction, UnusableGraph, fetch_rows, parse_address
+from agentmem.stores.neo4j.descriptions import DESCRIPTIVE_TYPES
 from agentmem.text.templates import Migration, load_migrations, load_templates
 
 _CYPHER = load_templates(__package__, "migrations.cypher")
@@ -40,7 +41,8 @@ def graph_update(name: str) -> str:
 def _fill_statement(filename: str, name: str) -> str:
     blocks = load_templates(__package__, filename)
     branches: Iterable[str] = (blocks["stated"].replace("KIND", kind) for kind in EdgeKind)
-    return blocks[name].replace("STATED", "\nUNION ALL\n".join(branches))
+    descriptive = ", ".join(f"'{name}'" for name in sorted(DESCRIPTIVE_TYPES))
+    return blocks[name].replace("STATED", "\nUNION ALL\n".join(branches)).replace("DESCRIPTIVE", descriptive)
 
 
 async def migrate(

@@ -94,8 +94,10 @@ def build_relationship_rows(user_id: str, stored: StoredRecord) -> Iterator[dict
     for link in _list_links(record):
         if link == relation and isinstance(record, Fact):
             edge = build_stated_relation(record, relation)
-            row = {"ordinal": stored.ordinal, "owner": owner, "id": owner}
-            yield _build_relation_row(user_id, relation, edge, row)
+            row = _build_relation_row(user_id, relation, edge, {"ordinal": stored.ordinal, "owner": owner, "id": owner})
+            if since := record.valid_from or record.first_said_at or record.recorded_at:
+                row["times"]["since"] = _to_seconds(to_micros(since))
+            yield row
         elif TURN_POSITION_KIND not in (link[1][0], link[2][0]):
             yield _build_structural_row(user_id, link, owner, _visibility(record))
 
@@ -140,8 +142,7 @@ def _properties(record: Record) -> tuple[dict[str, Any], dict[str, tuple[int, in
     for name in _fields(type(record)):
         value = getattr(record, name)
         if isinstance(value, datetime):
-            seconds, microseconds = divmod(to_micros(value), 1_000_000)
-            times[name] = (seconds, microseconds * 1000)
+            times[name] = _to_seconds(to_micros(value))
         elif (value := _to_property(value)) is not None:
             properties[renamed.get(name, name)] = value
     return properties, times
@@ -154,7 +155,12 @@ def _visibility(record: Record) -> dict[str, Any]:
 
 def _current_until(record: Record) -> tuple[int, int]:
     """Until when it is true and known; 1970 for what is neither."""
-    seconds, microseconds = divmod(min(max(_visible_until(record), 0), _LATEST_TIME), 1_000_000)
+    return _to_seconds(min(max(_visible_until(record), 0), _LATEST_TIME))
+
+
+def _to_seconds(micros: int) -> tuple[int, int]:
+    """Microseconds as seconds and nanoseconds."""
+    seconds, microseconds = divmod(micros, 1_000_000)
     return seconds, microseconds * 1000
 
 
