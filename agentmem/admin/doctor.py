@@ -125,6 +125,7 @@ async def _check_servers(settings: Settings, log_url: str) -> tuple[list[Finding
         store_id,
         partial(log.heads, log_url),
         partial(log.heads_after, log_url),
+        partial(log.operations_at, log_url),
         dimensions=parse_dimensions(embedder) if embedder else None,
     )
     return seen.findings + found, seen.meta

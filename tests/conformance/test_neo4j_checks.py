@@ -67,8 +67,12 @@ class Place:
         known = sorted(await self.heads([scope.user_id for scope in (ANN, BOB, CAROL)]))
         return await self.heads([name for name in known if name > after][:1])
 
+    async def operations_at(self, seqs: Mapping[str, int]) -> dict[str, str]:
+        found = {name: (await self.log.head(Scope(name), seq)).operation_id_after for name, seq in seqs.items()}
+        return {name: operation_id for name, operation_id in found.items() if operation_id}
+
     async def look(self) -> list[Finding]:
-        return await diagnose(self.url, STORE_ID, self.heads, self.heads_after)
+        return await diagnose(self.url, STORE_ID, self.heads, self.heads_after, self.operations_at)
 
     async def wrong(self) -> dict[str, Finding]:
         found = await self.look()
@@ -102,7 +106,7 @@ async def nobody(asked: object) -> dict[str, int]:
 
 
 async def test_a_server_that_is_away_is_a_finding() -> None:
-    (found,) = await diagnose(f"neo4j://neo4j:{SECRET}@127.0.0.1:{free_port()}", STORE_ID, nobody, nobody)
+    (found,) = await diagnose(f"neo4j://neo4j:{SECRET}@127.0.0.1:{free_port()}", STORE_ID, nobody, nobody, nobody)
     assert (found.check, found.level) == ("neo4j", "error")
     assert "cannot be reached" in found.detail
     assert "graph_url" in found.fix
@@ -111,7 +115,7 @@ async def test_a_server_that_is_away_is_a_finding() -> None:
 
 async def test_a_wrong_password_is_said_and_not_shown(neo4j_url: str) -> None:
     parts = urlsplit(neo4j_url)
-    (found,) = await diagnose(f"bolt://neo4j:{SECRET}@{parts.hostname}:{parts.port}", STORE_ID, nobody, nobody)
+    (found,) = await diagnose(f"bolt://neo4j:{SECRET}@{parts.hostname}:{parts.port}", STORE_ID, nobody, nobody, nobody)
     assert (found.check, found.level) == ("neo4j", "error")
     assert "authentication failed" in found.detail
     assert SECRET not in str(found)
@@ -119,7 +123,7 @@ async def test_a_wrong_password_is_said_and_not_shown(neo4j_url: str) -> None:
 
 async def test_a_url_that_cannot_work_is_refused() -> None:
     with pytest.raises(ConfigError, match="graph_url"):
-        await diagnose("http://localhost", STORE_ID, nobody, nobody)
+        await diagnose("http://localhost", STORE_ID, nobody, nobody, nobody)
 
 
 # -- the schema
@@ -132,7 +136,7 @@ async def test_a_database_from_nothing_to_newer_than_us(place: Place) -> None:
     told(await place.wrong(), "graph schema error", "version 0 of ", "run: agentmem admin migrate")
     await migrate(place.url, START, store_id=STORE_ID)
     assert await place.wrong() == {}
-    found = await diagnose(place.url, "another", nobody, nobody)
+    found = await diagnose(place.url, "another", nobody, nobody, nobody)
     told(
         {finding.check: finding for finding in found[1:]}, "graph owner", f"another store ({STORE_ID}), ours is another"
     )
@@ -184,12 +188,25 @@ async def test_a_log_that_was_restored_leaves_the_graph_ahead(place: Place, tmp_
         restored = Place(place.url, earlier, place.graph)
         await restored.put(ANN, CAROL, CAROL)
         found = await restored.wrong()
-    assert list(found) == ["graph lag error", "graph lag warning"]
+    assert list(found) == ["graph lag error", "graph journal error"]
     assert found["graph lag error"].detail.endswith(
         "ahead of the log for 2 users, as after a restore of the log: ann 1; bob 1"
     )
     assert found["graph lag error"].fix == "run: agentmem admin rebuild --what graph --all-users"
-    assert found["graph lag warning"].detail == "lacks 1 changes of 1 users: carol 1"
+    assert found["graph journal error"].detail.endswith("up to change: carol 1")
+
+
+async def test_a_restored_log_is_told_however_far_it_has_grown_since(place: Place, tmp_path: Path) -> None:
+    await place.put(ANN, ANN, BOB)
+    await place.follow(ANN, BOB)
+    async with open_sqlite_log(tmp_path / "earlier.db") as earlier:
+        restored = Place(place.url, earlier, place.graph)
+        await restored.put(ANN, ANN, ANN, BOB)
+        found = await restored.wrong()
+    assert list(found) == ["graph journal error"]
+    assert "followed another journal for 2 users" in found["graph journal error"].detail
+    assert found["graph journal error"].detail.endswith("up to change: ann 2; bob 1")
+    assert "agentmem admin sync" in found["graph journal error"].fix
 
 
 async def test_a_rebuild_is_seen_under_way_and_cut_off(place: Place) -> None:
@@ -210,6 +227,6 @@ async def test_a_log_that_cannot_be_asked_is_a_finding(place: Place) -> None:
     async def away(asked: object) -> dict[str, int]:
         raise StoreUnavailable("the log is away")
 
-    found = await diagnose(place.url, STORE_ID, away, away)
+    found = await diagnose(place.url, STORE_ID, away, away, away)
     assert [finding.check for finding in found] == [*EVERYTHING[:4], "graph"]
     assert (found[-1].level, found[-1].detail) == ("error", "the log is away")

@@ -17,7 +17,7 @@ RETURN name, state, populationPercent ORDER BY name;
 MATCH (p:Projection)
 USING INDEX p:Projection(user_id, name)
 WHERE p.user_id > $after AND p.name = 'graph'
-RETURN p.user_id, p.seq, p.holder IS NOT NULL, coalesce(p.held_until, 0) >= timestamp()
+RETURN p.user_id, p.seq, coalesce(p.operation_id, ''), p.holder IS NOT NULL, coalesce(p.held_until, 0) >= timestamp()
 ORDER BY p.user_id LIMIT $limit;
 
 // name: known

@@ -12,12 +12,14 @@ from agentmem.stores.admin import Finding
 from agentmem.stores.neo4j.database import Neo4jDatabase, fetch_rows, parse_address
 from agentmem.stores.neo4j.migrations import COMMENT_LINE
 from agentmem.stores.neo4j.vectors import find_unfit_indexes
+from agentmem.stores.values import GraphPosition
 from agentmem.text.templates import Migration, load_migrations, load_templates
 
 _CYPHER = load_templates(__package__, "diagnostics.cypher")
 
 ReadHeads: TypeAlias = Callable[[Collection[str]], Awaitable[Mapping[str, int]]]
 ReadHeadsPage: TypeAlias = Callable[[str], Awaitable[Mapping[str, int]]]
+ReadOperations: TypeAlias = Callable[[Mapping[str, int]], Awaitable[Mapping[str, str]]]
 
 USER_PAGE_SIZE = 1000
 MAX_EXAMPLES = 3
@@ -32,6 +34,7 @@ async def diagnose(
     store_id: str,
     heads: ReadHeads,
     heads_after: ReadHeadsPage,
+    operations_at: ReadOperations,
     *,
     dimensions: int | None = None,
     credentials: Mapping[str, str] | None = None,
@@ -39,13 +42,14 @@ async def diagnose(
     """Look at the graph of a store; what the server raises is a finding, also that it is away.
 
     `heads` says where the journals of some users end in the log, `heads_after` the same of the next page of all users
-    who have one, by name, and nothing at the end; what they raise is a finding, too. With `dimensions` there should be
+    who have one, by name, and nothing at the end, `operations_at` of which operation the change at a position of each
+    user's journal is; what they raise is a finding, too. With `dimensions` there should be
     indexes for vectors of so many numbers. Raises ConfigError for a URL that cannot work or a missing driver.
     """
     database = Neo4jDatabase(parse_address(url, credentials), retry_seconds=RETRY_SECONDS)
     look = _Neo4jDiagnostics(database, store_id, load_migrations("neo4j"), dimensions)
     try:
-        await look.run(heads, heads_after)
+        await look.run(heads, heads_after, operations_at)
     finally:
         await database.close()
     return look.findings
@@ -75,6 +79,7 @@ class _GraphLag:
     user_count: int = 0
     lagging: _UserSample = field(default_factory=_UserSample)
     ahead_of_log: _UserSample = field(default_factory=_UserSample)
+    of_another_journal: _UserSample = field(default_factory=_UserSample)
     rebuilding: _UserSample = field(default_factory=_UserSample)
     interrupted: _UserSample = field(default_factory=_UserSample)
 
@@ -94,7 +99,7 @@ class _Neo4jDiagnostics:
     ) -> None:
         self.findings.append(Finding(level, check, detail, fix))
 
-    async def run(self, heads: ReadHeads, heads_after: ReadHeadsPage) -> None:
+    async def run(self, heads: ReadHeads, heads_after: ReadHeadsPage, operations_at: ReadOperations) -> None:
         """Make every check that can be made."""
         try:
             ((version, edition),) = await self._fetch_rows("server")
@@ -107,7 +112,7 @@ class _Neo4jDiagnostics:
             if await self._check_schema():
                 await self._check_indexes()
                 await self._check_vector_indexes(self.dimensions)
-                self._report_lag(await self._compare_watermarks(heads, heads_after))
+                self._report_lag(await self._compare_watermarks(heads, heads_after, operations_at))
         except AgentMemError as error:
             self.add_finding("graph", str(error), "see the message; then run: agentmem admin doctor", level="error")
 
@@ -167,13 +172,16 @@ class _Neo4jDiagnostics:
         else:
             self.add_finding("graph vectors", f"there are indexes for vectors of {dimensions} numbers")
 
-    async def _compare_watermarks(self, heads: ReadHeads, heads_after: ReadHeadsPage) -> _GraphLag:
+    async def _compare_watermarks(
+        self, heads: ReadHeads, heads_after: ReadHeadsPage, operations_at: ReadOperations
+    ) -> _GraphLag:
         """Compare watermarks and journals, a page at a time: first what the graph follows, then what it never saw."""
         lag, after = _GraphLag(), ""
         while page := await self._fetch_rows("watermarks", after=after, limit=USER_PAGE_SIZE):
             after = page[-1][0]
             ends = await heads([user_id for user_id, *_ in page])  # after the watermarks, which never pass it then
-            for user_id, seq, has_holder, is_held in page:
+            operations = await operations_at({user_id: seq for user_id, seq, *_ in page if seq})
+            for user_id, seq, operation_id, has_holder, is_held in page:
                 head = ends.get(user_id, 0)
                 lag.user_count += 1
                 if is_held:
@@ -182,6 +190,8 @@ class _Neo4jDiagnostics:
                     lag.interrupted.add(user_id, head)
                 elif seq > head:
                     lag.ahead_of_log.add(user_id, seq - head)
+                elif not GraphPosition(seq, operation_id).is_of(operations.get(user_id)):
+                    lag.of_another_journal.add(user_id, seq)
                 elif seq < head:
                     lag.lagging.add(user_id, head - seq)
         after = ""
@@ -200,10 +210,16 @@ class _Neo4jDiagnostics:
                 f"{lag.ahead_of_log}"
             )
             self.add_finding("graph lag", said, REBUILD_HINT, level="error")
+        if lag.of_another_journal.count:
+            said = (
+                f"followed another journal for {lag.of_another_journal.count:,} users, as before a restore of the log, "
+                f"up to change: {lag.of_another_journal}"
+            )
+            self.add_finding("graph journal", said, "run: agentmem admin sync, which makes it anew", level="error")
         if lag.lagging.count:
             said = f"lacks {lag.lagging.total:,} changes of {lag.lagging.count:,} users: {lag.lagging}"
             self.add_finding("graph lag", said, "run: agentmem admin sync, or a worker", level="warning")
-        if not (lag.ahead_of_log.count or lag.lagging.count):
+        if not (lag.ahead_of_log.count or lag.of_another_journal.count or lag.lagging.count):
             self.add_finding("graph lag", f"complete for {lag.user_count:,} users")
         if lag.interrupted.count:
             said = f"a rebuild of {lag.interrupted.count:,} users was cut off: {lag.interrupted}"

@@ -6,7 +6,7 @@ Every transaction is read-only. What cannot be looked at, because something befo
 from __future__ import annotations
 
 import re
-from collections.abc import Awaitable, Callable, Collection, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import date, datetime, timedelta
 from typing import TYPE_CHECKING, Any
@@ -58,15 +58,20 @@ async def diagnose(url: str, now: datetime, readers: ReaderLimits | None = None)
 
 async def heads(url: str, users: Collection[str]) -> dict[str, int]:
     """The last `seq` of these users' journals; those never seen are left out. Raises as the log does."""
-    return await _heads(url, "heads", users=list(users))
+    return await _read_by_user(url, "heads", users=list(users))
 
 
 async def heads_after(url: str, after: str) -> dict[str, int]:
     """The last `seq` of a page of the users who have a journal, by name, those after a name; empty at the end."""
-    return await _heads(url, "heads_after", after=after, limit=USER_PAGE_SIZE)
+    return await _read_by_user(url, "heads_after", after=after, limit=USER_PAGE_SIZE)
 
 
-async def _heads(url: str, name: str, **values: Any) -> dict[str, int]:
+async def operations_at(url: str, seqs: Mapping[str, int]) -> dict[str, str]:
+    """The operation of the change at a position of each of these users' journals; those without one left out."""
+    return await _read_by_user(url, "operations_at", users=list(seqs), seqs=list(seqs.values()))
+
+
+async def _read_by_user(url: str, name: str, **values: Any) -> dict[str, Any]:
     database = PostgresDatabase(url)
     try:
         return dict(await database.query(DOCTOR_OPERATOR, lambda db: fetch_rows(db, _SQL[name], values)))

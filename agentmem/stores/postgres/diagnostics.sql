@@ -153,6 +153,10 @@ SELECT user_id, head FROM memory_users WHERE user_id = ANY(%(users)s)
 -- name: heads_after
 SELECT user_id, head FROM memory_users WHERE user_id > %(after)s AND head > 0 ORDER BY user_id LIMIT %(limit)s
 
+-- name: operations_at
+SELECT c.user_id, c.operation_id FROM unnest(%(users)s::text[], %(seqs)s::bigint[]) AS j(user_id, seq)
+JOIN memory_changes c ON c.user_id = j.user_id AND c.seq = j.seq
+
 -- name: other_tokenizer
 SELECT count(*)::integer FROM word_state WHERE tokenizer <> %(tokenizer)s
 
