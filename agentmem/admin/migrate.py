@@ -15,11 +15,14 @@ from agentmem.stores.protocols import LogStore
 class MigrateReport:
     """How many steps each server lacked, none of them for an embedded file, which opening brings along; whose it is.
 
-    With the setting `graph_vectors` also how many vector indexes.
+    With the setting `graph_vectors` also how many vector indexes. On Postgres also which roles were made, and which an
+    administrator still has to make.
     """
 
     applied: dict[str, int]
     store_id: str
+    created_roles: tuple[str, ...] = ()
+    missing_roles: tuple[str, ...] = ()
 
 
 async def migrate(settings: Settings) -> MigrateReport:
@@ -33,7 +36,10 @@ async def migrate(settings: Settings) -> MigrateReport:
         return await _migrate_embedded(settings)
     from agentmem.stores import postgres  # lazy: an extra
 
+    before = await postgres.find_missing_roles(settings.log_server_url)
     applied = {"log": await postgres.migrate(settings.log_server_url, clock.now())}
+    missing = tuple(await postgres.find_missing_roles(settings.log_server_url))
+    created = tuple(role for role in before if role not in missing)
     log = await postgres.open_log(settings.log_server_url, clock)
     try:
         store_id = (await log.meta())["store_id"]
@@ -41,13 +47,13 @@ async def migrate(settings: Settings) -> MigrateReport:
     finally:
         await log.close()
     if settings.graph_server_url is None:
-        return MigrateReport(applied, store_id)
+        return MigrateReport(applied, store_id, created, missing)
     from agentmem.stores import neo4j  # lazy: an extra
 
     applied["graph"] = await neo4j.migrate(settings.graph_server_url, clock.now(), store_id=store_id)
     if dimensions:
         applied["graph vectors"] = await neo4j.create_indexes(settings.graph_server_url, dimensions)
-    return MigrateReport(applied, store_id)
+    return MigrateReport(applied, store_id, created, missing)
 
 
 async def _read_dimensions(settings: Settings, log: LogStore) -> int:

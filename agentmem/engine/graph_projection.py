@@ -262,24 +262,12 @@ class GraphProjection:
     async def _sync_batch(self, waiters_by_user: Mapping[str, Waiters]) -> list[str]:
         """Apply some of what these users lack; returns those who lack more."""
         given = {
-            user: entries
+            user: recent
             for user, waiting in waiters_by_user.items()
-            if (entries := self._take_recent_entries(user, waiting))
+            if (recent := self._take_recent_entries(user, waiting))
         }
-        # After an outage it may be another graph; and only who was asked is back.
-        trusted = {} if self._outage else self._local_positions
-        if unknown := [user for user in waiters_by_user if user not in trusted and user not in given]:
-            self._local_positions |= await self.graph.positions(unknown)
-        share, todo = max(1, CHANGE_BATCH_SIZE // len(waiters_by_user)), {}
-        for user, waiting in waiters_by_user.items():
-            position = self._local_positions.get(user, GraphPosition(0))
-            read = given.get(user) or await self._read_entries(user, position, share)
-            if read is None:
-                self._start_repair(user, position, waiting)
-            elif read:
-                todo[user] = (position.seq, read)
-            else:
-                self._finish(user, position, waiting)
+        share = max(1, CHANGE_BATCH_SIZE // len(waiters_by_user))
+        todo = await self._read_missing(waiters_by_user, given, share)
         marks = await self._apply(todo) if todo else {}
         left = []
         for user, (after, entries) in todo.items():
@@ -307,6 +295,26 @@ class GraphProjection:
         if len(self._local_positions) > MAX_TRACKED_USERS:
             self._local_positions.clear()
         return left
+
+    async def _read_missing(
+        self, waiters_by_user: Mapping[str, Waiters], given: Mapping[str, list[JournalEntry]], limit: int
+    ) -> dict[str, tuple[int, Sequence[JournalEntry]]]:
+        """What to apply after which watermark, up to `limit` changes a user; who lacks nothing is done with that."""
+        # After an outage it may be another graph; and only who was asked is back.
+        trusted = {} if self._outage else self._local_positions
+        if unknown := [user for user in waiters_by_user if user not in trusted and user not in given]:
+            self._local_positions |= await self.graph.positions(unknown)
+        todo: dict[str, tuple[int, Sequence[JournalEntry]]] = {}
+        for user, waiting in waiters_by_user.items():
+            position = self._local_positions.get(user, GraphPosition(0))
+            read = given.get(user) or await self._read_entries(user, position, limit)
+            if read is None:
+                self._start_repair(user, position, waiting)
+            elif read:
+                todo[user] = (position.seq, read)
+            else:
+                self._finish(user, position, waiting)
+        return todo
 
     def _take_recent_entries(self, user: str, waiters: Waiters) -> list[JournalEntry]:
         """What is at hand of the user's changes, where it is what comes next; who waits means the log as it is."""

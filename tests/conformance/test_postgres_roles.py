@@ -17,7 +17,7 @@ from agentmem.core.changes import AuditEntry
 from agentmem.core.clock import SystemClock
 from agentmem.core.scope import Operator, Scope
 from agentmem.errors import StoreError
-from agentmem.stores.postgres import PostgresLog, migrate, open_log
+from agentmem.stores.postgres import PostgresLog, find_missing_roles, migrate, open_log
 from agentmem.stores.postgres.vectors import open_vectors
 from agentmem.stores.sql.api_keys import SqlApiKeys
 from agentmem.stores.values import Where
@@ -201,7 +201,9 @@ async def test_migrating_a_restored_database_makes_roles_and_grants(own_postgres
     run_as_superuser(own_postgres.url, "DROP DATABASE mine", roles, "CREATE DATABASE mine")
     restored = subprocess.run([programs() / "pg_restore", f"--dbname={url}", file], capture_output=True, text=True)
     assert 'role "agentmem_app" does not exist' in restored.stderr
+    assert await find_missing_roles(url) == ["agentmem_app", "agentmem_worker", "agentmem_auditor"]
     assert await migrate(url, START) == 0
+    assert await find_missing_roles(url) == []
     run_as_superuser(
         own_postgres.url,
         "GRANT agentmem_app TO agent",

@@ -88,6 +88,13 @@ def migrate_command(cli: CliContext) -> None:
         f"{name}: {pluralize(steps, 'step') + ' applied' if steps else 'nothing to do'}"
         for name, steps in report.applied.items()
     ]
+    if report.created_roles:
+        lines.append(f"roles: created {', '.join(report.created_roles)}")
+    if report.missing_roles:
+        fix = "; ".join(f"CREATE ROLE {role} NOLOGIN" for role in report.missing_roles)
+        lines.append(f"roles: as an administrator run: {fix}; then: agentmem admin migrate")
+    elif report.applied and not report.created_roles:
+        lines.append("roles: all there, with what each may do")
     cli.show(report, "\n".join(lines or ["the embedded file is at this version's schema"]))
 
 

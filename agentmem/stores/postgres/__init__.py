@@ -12,11 +12,11 @@ from agentmem.stores.due_updates import DEFAULT_POLICY
 from agentmem.stores.postgres.admin import PostgresAdmin
 from agentmem.stores.postgres.database import PostgresDatabase
 from agentmem.stores.postgres.log import PostgresLog
-from agentmem.stores.postgres.migrations import check_schema, migrate
+from agentmem.stores.postgres.migrations import check_schema, find_missing_roles, migrate
 from agentmem.stores.postgres.vectors import open_vectors
 from agentmem.text.templates import load_migrations
 
-__all__ = ["PostgresAdmin", "PostgresLog", "migrate", "open_log", "open_vectors"]
+__all__ = ["PostgresAdmin", "PostgresLog", "find_missing_roles", "migrate", "open_log", "open_vectors"]
 
 
 async def open_log(

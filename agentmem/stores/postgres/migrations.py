@@ -77,6 +77,15 @@ async def _grant_roles(connection: PostgresConnection, address: str) -> None:
             log_event(WARNING, "roles_missing", address=address, fix=fix)
 
 
+async def find_missing_roles(url: str) -> list[str]:
+    """Which of agentmem's roles the cluster lacks: they are not in a dump, so a restored database may find none."""
+    database = PostgresDatabase(url)
+    try:
+        return [role for (role,) in await database.query(SYSTEM_USER, lambda db: fetch_rows(db, _SQL["missing_roles"]))]
+    finally:
+        await database.close()
+
+
 async def _make_edges(database: PostgresDatabase) -> None:
     """Make the edges of users whose records were written before there were any; what is cut off goes on next time."""
     graph = SqlGraph(database, SystemClock())

@@ -30,5 +30,9 @@ SELECT create_audit_partitions(%(days)s)
 -- name: has_roles
 SELECT to_regproc('grant_roles') IS NOT NULL
 
+-- name: missing_roles
+SELECT wanted FROM unnest(ARRAY['agentmem_app', 'agentmem_worker', 'agentmem_auditor']) WITH ORDINALITY AS w(wanted, n)
+WHERE NOT EXISTS (SELECT FROM pg_roles WHERE rolname = wanted) ORDER BY n
+
 -- name: grant_roles
 SELECT grant_roles()
