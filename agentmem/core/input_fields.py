@@ -17,6 +17,8 @@ from agentmem.errors import InvalidRecord
 
 MAX_EPOCH_SECONDS = 100_000_000_000
 MAX_EPOCH_NANOSECONDS = 10**20
+MAX_TITLE_CHARS = 200  # of a conversation: a line in a list
+_NOT_ON_A_LINE = re.compile("[\x00-\x1f\x7f-\x9f\u2028\u2029]")
 _NUMBER = re.compile(r"-?\d{9,19}(?:\.\d+)?")  # not a year, nor a day without hyphens
 
 
@@ -29,6 +31,7 @@ class TurnInput(TypedDict, total=False):
     speaker: NotRequired[str]
     timestamp: NotRequired[datetime]
     conversation_id: NotRequired[str]
+    conversation_title: NotRequired[str]  # names the conversation that the turn begins
     metadata: NotRequired[dict[str, Any]]
     owner: NotRequired[str]  # whose memory a file says that it is; no field of what is stored
 
@@ -111,6 +114,22 @@ def parse_identifier(value: object, field: str, location: SourceLocation) -> str
         value = str(value)
     try:
         return check_identifier(value, field)
+    except InvalidRecord as error:
+        raise location.build_error(field, str(error).removeprefix(field).strip()) from None
+
+
+def check_title(value: object, field: str) -> str:
+    """The title of a conversation on one line, cut at 200 characters; empty where it has nothing visible."""
+    if not isinstance(value, str):
+        raise InvalidRecord(f"{field} must be text, got {describe_value(value)}", field=field)
+    line = " ".join(_NOT_ON_A_LINE.sub(" ", replace_surrogates(value)).split())
+    return line[:MAX_TITLE_CHARS].rstrip() if has_visible(line) else ""
+
+
+def parse_title(value: object, field: str, location: SourceLocation) -> str:
+    """A title as `check_title` reads it, with the place in the file in its error."""
+    try:
+        return check_title(value, field)
     except InvalidRecord as error:
         raise location.build_error(field, str(error).removeprefix(field).strip()) from None
 

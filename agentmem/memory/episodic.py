@@ -12,7 +12,7 @@ import numpy as np
 from agentmem.core.arguments import check_arguments
 from agentmem.core.changes import Change, JournalEntry, WriteAttempt, derive_change_id, hash_request
 from agentmem.core.clock import EPOCH, add_time, derive_id, to_utc
-from agentmem.core.input_fields import SourceLocation
+from agentmem.core.input_fields import SourceLocation, check_title
 from agentmem.core.messages import MessageReader, dump_message, is_message
 from agentmem.core.plain_values import describe_value, replace_in_field, replace_surrogates
 from agentmem.core.record import Record
@@ -43,6 +43,7 @@ TURN_FIELDS = frozenset(
         "speaker",
         "timestamp",
         "conversation_id",
+        "conversation_title",
         "metadata",
         "index",
         "agent_id",
@@ -56,12 +57,16 @@ TURN_FIELDS = frozenset(
 
 @dataclass(frozen=True, slots=True)
 class PreparedTurn:
-    """A turn as the caller gave it: the checked record, its ids, and the fingerprint of its arguments."""
+    """A turn as the caller gave it: the checked record, its ids, and the fingerprint of its arguments.
+
+    The fingerprint leaves out the title, which is of the conversation: a turn sent again with one stays the same turn.
+    """
 
     turn: Turn
     turn_id: str | None
     conversation_id: str
     request_hash: str
+    conversation_title: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -231,7 +236,11 @@ class EpisodicMemory:
             turn = item.turn.model_copy(update={**added, "timestamp": item.turn.timestamp or write.now})
             self._register_precomputed_vector(turn)
             conversation = Conversation(
-                id=turn.conversation_id, channel=turn.channel, started_at=turn.timestamp, agent_id=scope.agent_id
+                id=turn.conversation_id,
+                channel=turn.channel,
+                title=item.conversation_title,
+                started_at=turn.timestamp,
+                agent_id=scope.agent_id,
             )
             out.append(
                 Change(
@@ -287,6 +296,7 @@ class EpisodicMemory:
         turn_id = fields.pop("turn_id", None)
         if turn_id is not None:
             check_identifier(turn_id, "turn_id")
+        title = check_title(fields.pop("conversation_title", ""), "conversation_title")
         if "role" in fields:
             fields["role"] = parse_role(fields["role"])
         scope = self._context.scope
@@ -299,7 +309,7 @@ class EpisodicMemory:
         else:
             conversation_id = self._context.ensure_conversation_id()
         self._check_timestamp(record)
-        return PreparedTurn(record, turn_id, conversation_id, _hash_request(record, fields))
+        return PreparedTurn(record, turn_id, conversation_id, _hash_request(record, fields), title)
 
     def _check_timestamp(self, turn: Turn) -> None:
         """Raise InvalidRecord for a turn said long after now: it would count as the newest for ever."""
@@ -397,16 +407,20 @@ class EpisodicMemory:
             ]
         return out
 
-    async def start_session(self, session_id: str, *, idempotency_key: str | None = None) -> Conversation:
-        """Begin a conversation of this id that has no turns yet."""
-        scope = self._context.scope
+    async def start_session(
+        self, session_id: str, title: str = "", *, idempotency_key: str | None = None
+    ) -> Conversation:
+        """Begin a conversation of this id that has no turns yet. The title is one line of at most 200 characters."""
+        scope, named = self._context.scope, check_title(title, "title")
 
         async def make(write: WriteAttempt) -> Change:
             return write.build_change(
-                Conversation(id=session_id, channel=scope.channel, started_at=write.now, agent_id=scope.agent_id)
+                Conversation(
+                    id=session_id, channel=scope.channel, title=named, started_at=write.now, agent_id=scope.agent_id
+                )
             )
 
-        given = {"session_id": session_id}
+        given = {"session_id": session_id, **({"title": named} if named else {})}  # keys used before titles still count
         return await self._context.write(
             Conversation, "start_session", make, idempotency_key=idempotency_key, given=given
         )

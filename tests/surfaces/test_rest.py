@@ -63,6 +63,13 @@ async def test_turns_and_conversations_are_listed_and_forgotten(client: Any) -> 
     assert len((await client.get("/v1/conversations/trip")).json()) == 3
 
 
+async def test_a_turn_names_the_conversation_that_it_begins(client: Any) -> None:
+    turn = {"content": "We leave on Monday.", "conversation_id": "c", "conversation_title": "Trip"}
+    await client.post("/v1/turns", json=turn)
+    await client.post("/v1/turns/batch", json={"turns": [{"content": "Hi.", "conversation_title": "Greeting"}]})
+    assert [each["title"] for each in (await client.get("/v1/conversations")).json()] == ["Greeting", "Trip"]
+
+
 async def test_a_fact_is_learned_corrected_replaced_forgotten_and_restored(client: Any) -> None:
     told = {"claim": "Ann lives in Paris", "confidence": 0.9, "tags": ["home"]}
     first = (await client.post("/v1/facts", json=told)).json()

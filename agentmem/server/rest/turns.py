@@ -31,6 +31,9 @@ class TurnFields(RequestBody):
     speaker: str | None = None
     timestamp: Moment | None = Field(None, description="When it was said; now when left out, UTC without offset.")
     turn_id: str | None = Field(None, description="An id of your own: a retry under it is stored once.")
+    conversation_title: str | None = Field(
+        None, description="Names the conversation, where the turn begins it: one line of at most 200 characters."
+    )
     metadata: dict[str, Any] | None = None
     tool_calls: list[Any] | None = Field(None, description="Of an assistant: the tools that it calls.")
     tool_call_id: str | None = Field(None, description="Of a tool: the call that it answers.")
