@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
-from agentmem.core.records import Entity, build_record
-from agentmem.extraction.drafts import EntityDraft
+from agentmem.core.edges import RELATION_BY_SLOT
+from agentmem.core.records import RELATION_END_FIELDS, Entity, build_record
+from agentmem.extraction.drafts import EntityDraft, FactDraft
 from agentmem.text.normalization import slugify
 
 UNKNOWN_TYPE = "thing"
@@ -73,6 +74,13 @@ class EntityResolver:
     def resolve_all(self, names: Iterable[str]) -> tuple[str, ...]:
         """The ids that these names mean, each once; unknown names are left out."""
         return tuple(dict.fromkeys(found for name in names if (found := self.resolve(name)) is not None))
+
+    def resolve_ends(self, draft: FactDraft) -> dict[str, str | None]:
+        """The entities of the subject and of the value of a claim, by field; {} for a slot that ties no two."""
+        if draft.slot not in RELATION_BY_SLOT:
+            return {}
+        names = draft.subject, draft.value.partition(" (")[0]
+        return dict(zip(RELATION_END_FIELDS, map(self.resolve, names), strict=True))
 
     def _match(self, name: str, entity_type: str) -> Entity | None:
         found = [entity for entity in self._by_slug.get(name, []) if is_compatible_type(entity.type, entity_type)]

@@ -15,21 +15,10 @@ from typing import Any
 
 from agentmem.beliefs.slots import USER_SUBJECT
 from agentmem.core.changes import Change, WriteAttempt
-from agentmem.core.edges import RELATION_BY_SLOT, build_mention, build_relation, edge_triple, stated_relation
+from agentmem.core.edges import build_mention, build_relation, edge_triple, stated_relation
 from agentmem.core.lifecycle import DOUBTFUL
 from agentmem.core.record import Key, Record, Status
-from agentmem.core.records import (
-    PROFILE_ID,
-    RELATION_END_FIELDS,
-    Edge,
-    Entity,
-    Fact,
-    Gloss,
-    Review,
-    Turn,
-    build_profile,
-    build_record,
-)
+from agentmem.core.records import PROFILE_ID, Edge, Entity, Fact, Gloss, Review, Turn, build_profile, build_record
 from agentmem.core.scope import GLOBAL, self_channel
 from agentmem.errors import InvalidRecord
 from agentmem.extraction.contradiction import CandidateRetriever, ContradictionClassifier, ContradictionVerdict
@@ -53,7 +42,7 @@ from agentmem.memory.semantic.beliefs import (
 from agentmem.memory.semantic.equal_claims import is_duplicate
 from agentmem.memory.semantic.facts import find_global_copies, merge_sources
 from agentmem.memory.semantic.memory import SemanticMemory
-from agentmem.memory.semantic.slot_relations import find_ended_relations
+from agentmem.memory.semantic.slot_relations import find_ended_relations, restate_relation
 from agentmem.stores.values import Where
 from agentmem.text.normalization import hash_claim, normalize_claim
 from agentmem.text.query_parser import strip_names
@@ -69,8 +58,6 @@ CHANGING_ACTIONS = frozenset({"end", "retire", "refine", "give up plan"})
 LOW_CERTAINTIES = frozenset({"inferred", "uncertain"})
 RULES_SOURCE = "rules"
 _OWNER_TERMS = frozenset(tokenize("user agent assistant"))
-
-MAX_RELATION_SOURCES = 20  # turns that are noted of a relation: it rests on any of them
 
 
 @dataclass
@@ -162,9 +149,10 @@ class _ChangeBuilder:
                 said.setdefault((draft.turn_id, entity_id), []).extend(list_draft_texts(draft))
         for (turn_id, entity_id), texts in said.items():
             self._expect_entities([entity_id])
-            self._insert_if_absent(
-                build_mention(self.context.scope.user_id, self.window.channel, turn_id, entity_id, texts)
-            )
+            self._insert_if_absent(self._build_mention(turn_id, entity_id, texts))
+
+    def _build_mention(self, turn_id: str, entity_id: str, texts: Iterable[str] = ()) -> Edge:
+        return build_mention(self.context.scope.user_id, self.window.channel, turn_id, entity_id, texts)
 
     def _expect_entities(self, ids: Sequence[str]) -> Sequence[str]:
         """These ids of entities, of which the known ones are to be what they were when their names were looked up."""
@@ -308,7 +296,9 @@ class _ChangeBuilder:
 
     async def _settle_belief(self, draft: FactDraft, channel: str) -> None:
         fields = self._build_fact_fields(draft, [draft])
-        ends = self._resolve_ends(draft)
+        ends = self.resolver.resolve_ends(draft)
+        for entity_id in self._expect_entities([name for name in ends.values() if name]):
+            self._insert_if_absent(self._build_mention(draft.turn_id, entity_id))
         fields["entity_ids"] = tuple(dict.fromkeys((*fields["entity_ids"], *filter(None, ends.values()))))
         said_at = {"slot": draft.slot, "value": draft.value, "said_at": self._stated_at(draft.turn_id)}
         fact = build_record(Fact, channel=channel, claim=draft.claim, **fields).model_copy(update={**said_at, **ends})
@@ -336,15 +326,6 @@ class _ChangeBuilder:
             if settled.review.dedup_key() not in asked:
                 self._upsert(settled.review, None)
         return None
-
-    def _resolve_ends(self, draft: FactDraft) -> dict[str, str | None]:
-        """The entities of the subject and of the value of a claim whose slot ties the two."""
-        if draft.slot not in RELATION_BY_SLOT:
-            return {}
-        names = draft.subject, draft.value.partition(" (")[0]
-        ends = dict(zip(RELATION_END_FIELDS, map(self.resolver.resolve, names), strict=True))
-        self._expect_entities([name for name in ends.values() if name])
-        return ends
 
     async def _supersede(self, draft: FactDraft, known: Fact, is_correction: bool) -> None:
         """Put the fact in the place of the one it replaces, from when it was said on."""
@@ -512,21 +493,10 @@ class _ChangeBuilder:
         for name, (edge, turn_id) in stated.items():
             if edge.key in self.upserts or edge_triple(edge) in believed:
                 continue  # its belief ended in this very window, or states it
-            if name in known:
-                self._restate_relation(known[name], turn_id)
-            else:
+            if name not in known:
                 self._insert_if_absent(edge)
-
-    def _restate_relation(self, known: Edge, turn_id: str) -> None:
-        """Note one more turn as a source, up to a bound; what had ended holds again."""
-        more: dict[str, Any] = {}
-        if known.valid_to:
-            more = {"valid_from": self._stated_at(turn_id), "valid_to": None}
-        has_room = more or len(known.source_turn_ids) < MAX_RELATION_SOURCES
-        if known.source_turn_ids and turn_id not in known.source_turn_ids and has_room:
-            more["source_turn_ids"] = (*known.source_turn_ids, turn_id)
-        if more:
-            self._upsert(known.model_copy(update=more), known.seq)
+            elif (again := restate_relation(known[name], turn_id, self._stated_at(turn_id))) != known[name]:
+                self._upsert(again, known[name].seq)
 
     async def add_summaries(self) -> None:
         """Give each turn its gloss, which marks it as extracted.

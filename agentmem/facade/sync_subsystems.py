@@ -70,6 +70,7 @@ class SyncKnowledgeGraph(SyncFacade[KnowledgeGraph]):
     paths = async_to_sync(KnowledgeGraph.paths)
     communities = async_to_sync(KnowledgeGraph.communities)
     central_entities = async_to_sync(KnowledgeGraph.central_entities)
+    cypher = async_to_sync(KnowledgeGraph.cypher)
 
 
 class SyncGoalSession(SyncFacade[GoalSession]):

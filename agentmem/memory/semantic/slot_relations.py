@@ -6,13 +6,16 @@ A new employer ends a WORKS_FOR that was stated, a parting ends "wife of".
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from datetime import datetime
 from types import MappingProxyType
+from typing import Any
 
 from agentmem.core.edges import RELATION_BY_SLOT, build_relation
 from agentmem.core.record import Status
 from agentmem.core.records import PROFILE_ID, Edge, EdgeKind, Entity, Fact
 from agentmem.memory.context import MemoryContext
 
+MAX_RELATION_SOURCES = 20  # turns that are noted of a relation: it rests on any of them
 # beside the relation that the slot itself states
 _WORDS_BY_SLOT: Mapping[str, tuple[str, ...]] = MappingProxyType(
     {
@@ -94,6 +97,15 @@ async def name_relation_ends(context: MemoryContext, fact: Fact, entities: Mappi
 
 def _is_named(entity: Entity, name: str) -> bool:
     return name.casefold() in {each.casefold() for each in (entity.name, *entity.aliases)}
+
+
+def restate_relation(known: Edge, turn_id: str, said_at: datetime | None) -> Edge:
+    """A relation that a turn states again: with one more source, up to a bound; what had ended holds again."""
+    more: dict[str, Any] = {"valid_from": said_at, "valid_to": None} if known.valid_to else {}
+    has_room = more or len(known.source_turn_ids) < MAX_RELATION_SOURCES
+    if known.source_turn_ids and turn_id not in known.source_turn_ids and has_room:
+        more["source_turn_ids"] = (*known.source_turn_ids, turn_id)
+    return known.model_copy(update=more)
 
 
 def _list_ids(user_id: str, channel: str, ends: tuple[str, str], words: Sequence[str]) -> list[str]:

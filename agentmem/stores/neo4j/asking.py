@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from agentmem.core.scope import Scope
@@ -39,12 +39,23 @@ async def ask(
             raise InvalidRecord(f"cypher: the server does not understand it: {said}", field="cypher") from None
         except OverflowError:
             raise InvalidRecord("parameters: a whole number must fit into 64 bits", field="parameters") from None
-        names = result.keys()
-        columns = [name for name in names if not name.startswith(RESERVED_PREFIX)]
-        found = tuple({name: _to_plain(row[name]) for name in columns} for row in rows[:max_rows])
-        return GraphRows(tuple(columns), found, len(rows) > max_rows)
+        columns = _name_columns(result.keys())
+        found = tuple({name: _to_plain(row[place]) for place, name in columns.items()} for row in rows[:max_rows])
+        return GraphRows(tuple(columns.values()), found, len(rows) > max_rows)
 
     return await database.read(work)
+
+
+def _name_columns(names: Sequence[str]) -> dict[int, str]:
+    """The columns by their places, without what the narrowing added to `RETURN *`.
+
+    A column without a name of its own has the text of its expression: one with a narrowed pattern is numbered.
+    """
+    return {
+        place: f"column {place + 1}" if RESERVED_PREFIX in name else name
+        for place, name in enumerate(names)
+        if not name.startswith(RESERVED_PREFIX)
+    }
 
 
 def _to_plain(value: Any) -> Any:
