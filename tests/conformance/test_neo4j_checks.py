@@ -147,11 +147,11 @@ async def test_a_database_from_nothing_to_newer_than_us(place: Place) -> None:
 async def test_a_migration_waits_for_an_index_of_another_one_without_holding_it_up(
     place: Place,
 ) -> None:
-    await place.run("MATCH (v:SchemaVersion {version: 3}) DELETE v")
+    await place.run("MATCH (v:SchemaVersion) WHERE v.version >= 3 DELETE v")
     await place.run("UNWIND range(1, 50000) AS number CREATE (:Beside {id: number})")  # so that it takes a moment
     made = asyncio.ensure_future(place.run("CREATE CONSTRAINT made_beside FOR (n:Beside) REQUIRE n.id IS UNIQUE"))
     async with asyncio.timeout(60):
-        assert await migrate(place.url, START, store_id=STORE_ID) == 1
+        assert await migrate(place.url, START, store_id=STORE_ID) == 2
         await made
     await place.run("DROP CONSTRAINT made_beside", "MATCH (n:Beside) DELETE n")
     assert await place.wrong() == {}
