@@ -27,6 +27,7 @@ from agentmem.importers.format import Format, build_unknown_error, detect_format
 from agentmem.importers.items import ImportedEntity, ImportedFact, ImportedRelation, ImportItem, ImportReport, Omission
 from agentmem.importers.knowledge import ImportTarget, KnowledgeWriter
 from agentmem.importers.source import ErrorHandler, SourceFile, list_source_files
+from agentmem.importers.titles import add_missing_titles
 from agentmem.memory.episodic import IMPORTED_MARK, OnError
 
 if TYPE_CHECKING:
@@ -234,6 +235,7 @@ class Importer:
             if isinstance(item, dict):
                 if self.conversation is not None:
                     item["conversation_id"] = self.conversation
+                    item.pop("conversation_title", None)  # of one of several that come together
                 item["metadata"] = {IMPORTED_MARK: True, **item.get("metadata", {})}
             yield item
 
@@ -259,6 +261,7 @@ class Importer:
         while batch := await asyncio.to_thread(lambda: list(islice(items, BATCH_SIZE))):
             turns = [item for item in batch if isinstance(item, dict)]
             stored: list[Record] = await self._store_turns(memory, turns, file.format.is_strict) if turns else []
+            stored += await add_missing_titles(memory, turns, stored, head)
             for item in batch:
                 if isinstance(item, ImportedFact | ImportedEntity | ImportedRelation):
                     stored += await self._store_knowledge(writer, item, file.format.is_strict)

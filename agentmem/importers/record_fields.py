@@ -6,8 +6,25 @@ from collections.abc import Mapping
 from datetime import datetime
 from typing import Any
 
-from agentmem.core.input_fields import SourceLocation, parse_datetime, parse_identifier, parse_nonempty_text
+from agentmem.core.input_fields import (
+    SourceLocation,
+    TurnInput,
+    check_title,
+    parse_datetime,
+    parse_identifier,
+    parse_nonempty_text,
+)
 from agentmem.core.plain_values import has_visible
+
+# What programs call a conversation that has no title yet, in lower case: its day tells more.
+_PLACEHOLDERS = frozenset({"new chat", "new conversation", "untitled"})
+
+
+def name_conversation(turn: TurnInput, title: object) -> None:
+    """Give a turn the title of its conversation, where the program has one. Anything but text is none."""
+    named = check_title(title, "title") if isinstance(title, str) else ""
+    if named and named.lower() not in _PLACEHOLDERS:
+        turn["conversation_title"] = named
 
 
 def find_text(record: Mapping[str, Any], names: tuple[str, ...], location: SourceLocation) -> str:

@@ -10,6 +10,7 @@ import codecs
 import gzip
 import io
 import json
+import re
 import zipfile
 import zlib
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -31,6 +32,8 @@ MAX_HEAD_BYTES = 64 << 10
 ErrorHandler = Callable[[InvalidRecord], None]
 Layout = Literal["document", "lines", "text"]
 
+_ENDINGS = frozenset({"gz", "json", "jsonl", "txt", "zip"})
+_UNNAMED = re.compile(r"body|\d+-(?:stdin|\d+)")  # how copies of standard input, pipes and requests are named
 _BLANK_BYTES = b"\xef\xbb\xbf \t\r\n"
 _UTF16 = {codecs.BOM_UTF16_LE: "utf-16-le", codecs.BOM_UTF16_BE: "utf-16-be"}
 
@@ -39,12 +42,24 @@ _UTF16 = {codecs.BOM_UTF16_LE: "utf-16-le", codecs.BOM_UTF16_BE: "utf-16-be"}
 class SourceFile:
     """One file, or one member of an archive. `name` is what errors and reports call it; `open` gives its bytes.
 
-    `day_first` is how dates are read of which the file does not tell day and month apart; None leaves it to the format.
+    `archive` is the name of the archive that a member is of. `day_first` is how dates are read of which the file does
+    not tell day and month apart; None leaves it to the format.
     """
 
     name: str
     open_bytes: Callable[[], BinaryIO] = field(repr=False)
     day_first: bool | None = None
+    archive: str = ""
+
+    @property
+    def title(self) -> str:
+        """The name without folder and ending; empty where it was made here for text that has none."""
+        return _strip_name(self.name)
+
+    @property
+    def archive_title(self) -> str:
+        """The same of the archive."""
+        return _strip_name(self.archive)
 
     @cached_property
     def encoding(self) -> str:
@@ -213,7 +228,14 @@ def list_source_files(path: Path) -> list[SourceFile]:
     except (zipfile.BadZipFile, OSError, ValueError) as error:
         raise SourceLocation(path.name).build_error("archive", f"cannot be read: {error}") from error
     hidden = [name for name in names if any(part.startswith((".", "__MACOSX")) for part in name.split("/"))]
-    return [SourceFile(name, _open_member(path, name)) for name in names if name not in hidden]
+    return [SourceFile(name, _open_member(path, name), archive=path.name) for name in names if name not in hidden]
+
+
+def _strip_name(name: str) -> str:
+    file = name.replace("\\", "/").rpartition("/")[2]
+    stem, mark, ending = file.rpartition(".")
+    plain = stem if mark and ending.lower() in _ENDINGS else file
+    return "" if _UNNAMED.fullmatch(plain) else plain
 
 
 def _wrap(path: Path, name: str) -> SourceFile:

@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import json
+from pathlib import Path
 from typing import Any
 
 import pytest
 
-from agentmem import AgentMemory, Conflict, InvalidRecord
+from agentmem import AgentMemory, AsyncAgentMemory, Conflict, InvalidRecord
+from agentmem.core.telemetry import no_progress
+from agentmem.importers.importer import Importer
+from tests.unit import chat_exports as exports
 
 
 def list_titles(memory: AgentMemory) -> dict[str, str]:
@@ -62,3 +67,42 @@ def test_a_session_begins_with_its_title(memory: AgentMemory) -> None:
         memory.episodic.start_session("s", "Another", idempotency_key="k")
     memory.store_turn({"content": "Hi", "conversation_id": "s", "conversation_title": "Later"})
     assert list_titles(memory) == {"s": "A trip"}
+
+
+def write_export(folder: Path, **fields: Any) -> Path:
+    """ChatGPT's export of one conversation."""
+    path = folder / "conversations.json"
+    path.write_text(json.dumps([{**exports.CHATGPT[0], **fields}]), encoding="utf-8")
+    return path
+
+
+def test_an_import_names_conversations_once(memory: AgentMemory, tmp_path: Path) -> None:
+    path = write_export(tmp_path)
+    assert memory.import_file(path).new_turns == 2
+    assert list_titles(memory) == {"c-1": "Bakery"}
+    again = memory.import_file(path)
+    assert (again.new_turns, again.operation_ids) == (0, [])
+
+
+def test_a_later_import_adds_a_title_that_is_missing_and_changes_none(memory: AgentMemory, tmp_path: Path) -> None:
+    memory.import_file(write_export(tmp_path, title=None))
+    assert list_titles(memory) == {"c-1": ""}
+    report = memory.import_file(write_export(tmp_path))
+    assert (report.new_turns, list_titles(memory)) == (0, {"c-1": "Bakery"})
+    memory.import_file(write_export(tmp_path, title="Other"))
+    assert list_titles(memory) == {"c-1": "Bakery"}
+    (operation,) = report.operation_ids
+    memory.undo(operation)
+    assert list_titles(memory) == {"c-1": ""}
+
+
+def test_a_later_import_names_no_conversation_of_another_channel(memory: AgentMemory, tmp_path: Path) -> None:
+    memory.import_file(write_export(tmp_path, title=None))
+    memory.scoped(channel="roof").import_file(write_export(tmp_path))
+    assert list_titles(memory) == {"c-1": ""}
+
+
+async def test_turns_that_come_into_one_conversation_bring_no_title(home: Path, tmp_path: Path) -> None:
+    async with AsyncAgentMemory("alice", home=home, embedder="hash") as memory:
+        await Importer(conversation="all").import_files(memory, [write_export(tmp_path)], no_progress)
+        assert [(each.id, each.title) for each in await memory.episodic.conversations()] == [("all", "")]

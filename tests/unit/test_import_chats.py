@@ -16,9 +16,11 @@ from hypothesis import strategies as st
 from agentmem.errors import InvalidRecord
 from agentmem.importers import source as source_module
 from agentmem.importers.format import detect_format, load_formats
+from agentmem.importers.importer import load_turns
 from agentmem.importers.items import ImportedFact
 from agentmem.importers.source import list_source_files
 from tests.unit import chat_exports as exports
+from tests.unit import memory_files as memories
 from tests.unit.reading_files import read
 
 
@@ -256,6 +258,56 @@ def test_open_webui_reads_the_open_branch_for_its_owner(tmp_path: Path) -> None:
     assert {item["owner"] for item in items} == {"bo"}
     assert items[0]["timestamp"] == datetime(2024, 2, 1, 11, tzinfo=UTC)
     assert left == {"message of another branch": 1}
+
+
+TITLES: dict[str, tuple[Any, str]] = {  # what the file is called and holds, and the title
+    "conversations-000.json": (exports.CHATGPT, "Bakery"),
+    "conversations.json": (exports.CLAUDE, "Trip"),
+    "Heron.json": (exports.AI_STUDIO, "Heron"),
+    "Dr. Heron": (exports.AI_STUDIO, "Dr. Heron"),
+    "0-stdin": (exports.AI_STUDIO, ""),
+    "MyActivity.json": (exports.GEMINI, ""),
+    "WhatsApp Chat with Ana Maria.txt": (exports.ANDROID, "Ana Maria"),
+    "WhatsApp Chat with Ana (2).txt": (exports.ANDROID, "Ana"),
+    "WhatsApp-Chat mit Kuchen.txt": (exports.IOS, "Kuchen"),
+    "_chat.txt": (exports.IOS, ""),
+    "result.json": (exports.TELEGRAM, "Ana"),
+    "account.json": (exports.TELEGRAM_ACCOUNT, "Ana"),
+    "tea.json": (exports.LIBRECHAT, "Tea"),
+    "tree.json": (exports.LIBRECHAT_TREE, ""),
+    "chats.json": (exports.OPEN_WEBUI, "Tea"),
+    "Iris.af": (memories.LETTA_OLD, "Iris"),
+    "new.af": (memories.LETTA_NEW, "Iris"),
+    "Pour over.md": (memories.NOTE, "Pour over"),
+    "turns.jsonl": ('{"role": "user", "content": "Hi", "conversation_title": "Talk"}', "Talk"),
+    "list.json": ({"title": "Talk", "messages": [{"role": "user", "content": "Hi"}]}, "Talk"),
+}
+
+
+@pytest.mark.parametrize("name", TITLES)
+def test_the_turns_of_a_conversation_have_the_title_that_a_file_gives_it(tmp_path: Path, name: str) -> None:
+    written, title = TITLES[name]
+    found = {item.get("conversation_title", "") for item in read(tmp_path, written, name)[0] if isinstance(item, dict)}
+    assert found == {title}
+
+
+@pytest.mark.parametrize("title", ["New chat", "Untitled", "", None, 7, ["Bakery"]])
+def test_a_placeholder_or_another_value_than_text_is_no_title(tmp_path: Path, title: Any) -> None:
+    items, _, errors = read(tmp_path, [{**exports.CHATGPT[0], "title": title}])
+    assert not errors
+    assert not [item for item in items if isinstance(item, dict) and "conversation_title" in item]
+
+
+def test_a_chat_of_ios_has_the_title_of_its_archive(tmp_path: Path) -> None:
+    path = tmp_path / "WhatsApp Chat - Ana Maria.zip"
+    with zipfile.ZipFile(path, "w") as archive:
+        archive.writestr("_chat.txt", exports.IOS)
+    assert {turn["conversation_title"] for turn in load_turns(path)} == {"Ana Maria"}
+
+
+def test_a_group_of_graphiti_names_its_conversation_and_a_thread_has_no_name(tmp_path: Path) -> None:
+    turns = [item for item in read(tmp_path, memories.GRAPHITI)[0] if isinstance(item, dict)]
+    assert {item["conversation_id"]: item.get("conversation_title") for item in turns} == {"alice": "alice", "t": None}
 
 
 def test_an_archive_of_chatgpt_holds_other_files_too(tmp_path: Path) -> None:

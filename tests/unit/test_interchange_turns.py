@@ -78,6 +78,7 @@ def test_plain_lines_keep_every_field(tmp_path: Path) -> None:
         "speaker": "Ana",
         "timestamp": "2024-05-01T10:00:00Z",
         "conversation_id": "c1",
+        "conversation_title": "Greeting",
         "metadata": {"mood": ["good"]},
     }
     path = write(tmp_path, [full, {"role": "user", "content": "Hi", "timestamp": 0}])

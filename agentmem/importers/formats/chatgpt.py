@@ -18,6 +18,7 @@ from agentmem.core.input_fields import (
 from agentmem.importers.branches import find_branch
 from agentmem.importers.format import Format, read_each, report_errors
 from agentmem.importers.items import ImportedFact, ImportItem, Omission
+from agentmem.importers.record_fields import name_conversation
 from agentmem.importers.source import ErrorHandler, SourceFile
 
 _MEMORY_TOOL = "bio"  # the recipient of what ChatGPT saves about its user
@@ -54,7 +55,10 @@ def read_chatgpt(source: SourceFile, on_error: ErrorHandler) -> Iterator[ImportI
             yield Omission("message of another branch")
         for key in branch:
             at = location.child("mapping").child(key)
-            yield from report_errors(_read_message(messages[key], key, conversation_id, at), at, on_error)
+            for item in report_errors(_read_message(messages[key], key, conversation_id, at), at, on_error):
+                if isinstance(item, dict):
+                    name_conversation(item, conversation.get("title"))
+                yield item
 
     return read_each(source, _find_paths(source), parse, on_error)
 

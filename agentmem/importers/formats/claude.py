@@ -20,6 +20,7 @@ from agentmem.core.input_fields import (
 from agentmem.core.messages import MessageReader
 from agentmem.importers.format import Format, read_each, report_errors
 from agentmem.importers.items import ImportedFact, ImportItem, Omission
+from agentmem.importers.record_fields import name_conversation
 from agentmem.importers.source import ErrorHandler, SourceFile
 
 _MEMORY_FIELDS = ("conversations_memory", "project_memories")
@@ -55,6 +56,7 @@ def read_claude(source: SourceFile, on_error: ErrorHandler) -> Iterator[ImportIt
                 if isinstance(item, dict):
                     item["conversation_id"] = conversation_id
                     item["turn_id"] = derive_id("turn", conversation_id, item["turn_id"])
+                    name_conversation(item, record.get("name"))
                     if owner:
                         item["owner"] = owner
                 yield item

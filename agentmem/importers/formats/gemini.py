@@ -21,6 +21,7 @@ from agentmem.core.input_fields import (
 from agentmem.core.messages import MessageReader
 from agentmem.importers.format import Format, read_each
 from agentmem.importers.items import ImportItem, Omission
+from agentmem.importers.record_fields import name_conversation
 from agentmem.importers.source import ErrorHandler, SourceFile
 
 # What Takeout writes before a prompt, in English, German, French, Spanish, Portuguese and Italian.
@@ -135,6 +136,7 @@ def _read_studio(source: SourceFile, on_error: ErrorHandler) -> Iterator[ImportI
         turn = TurnInput(role=fields["role"], content=fields["content"])
         if chunk.get("createTime") is not None:
             turn["timestamp"] = parse_datetime(chunk["createTime"], "createTime", location)
+        name_conversation(turn, source.title)  # in Drive, the file is named by the chat
         yield turn
 
     return read_each(source, (_CHUNKS,), parse, on_error)

@@ -12,7 +12,7 @@ from agentmem.core.input_fields import SourceLocation, TurnInput, parse_identifi
 from agentmem.core.records import ROLE_ALIASES
 from agentmem.importers.format import Format, read_each
 from agentmem.importers.items import ImportedEntity, ImportedFact, ImportedRelation, ImportItem, Omission
-from agentmem.importers.record_fields import find_identifier, find_text, find_time, list_texts
+from agentmem.importers.record_fields import find_identifier, find_text, find_time, list_texts, name_conversation
 from agentmem.importers.source import ErrorHandler, SourceFile
 
 _LISTS = ("entities", "nodes", "facts", "edges", "episodes")
@@ -102,6 +102,8 @@ def _parse_episode(record: Mapping[str, Any], owner: str, location: SourceLocati
         turn = TurnInput(role=role, content=said, conversation_id=conversation or "graphiti")
         turn["turn_id"] = derive_id("turn", turn["conversation_id"], uuid, str(number), *([] if uuid else [text]))
         _add_context(turn, record, (timestamp, speaker, owner))
+        if conversation == record.get("group_id"):  # a thread has no name of its own
+            name_conversation(turn, conversation)
         yield turn
 
 

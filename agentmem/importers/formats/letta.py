@@ -20,7 +20,7 @@ from agentmem.core.input_fields import (
 from agentmem.core.messages import MessageReader
 from agentmem.importers.format import Format, read_each, report_errors
 from agentmem.importers.items import ImportedFact, ImportItem, Omission
-from agentmem.importers.record_fields import find_text, find_time
+from agentmem.importers.record_fields import find_text, find_time, name_conversation
 from agentmem.importers.source import ErrorHandler, SourceFile
 
 _LEFT_OUT = {"tools": "tool", "files": "file", "sources": "source", "groups": "group", "mcp_servers": "MCP server"}
@@ -128,6 +128,7 @@ def _read_message(value: Any, agent: str, reader: MessageReader, location: Sourc
     turn["turn_id"] = derive_id("turn", conversation, told, fields["role"], content)
     if timestamp is not None:
         turn["timestamp"] = timestamp
+    name_conversation(turn, agent)
     yield turn
 
 

@@ -20,6 +20,7 @@ from agentmem.errors import InvalidRecord
 from agentmem.importers.branches import find_branch
 from agentmem.importers.format import Format, report_errors
 from agentmem.importers.items import ImportItem, Omission
+from agentmem.importers.record_fields import name_conversation
 from agentmem.importers.source import ErrorHandler, SourceFile
 
 _LISTS = ("messages.item", "messagesTree.item")
@@ -59,6 +60,7 @@ def _read_conversation(source: SourceFile, whole: Mapping[str, Any], on_error: E
             if isinstance(item, dict):
                 item["conversation_id"] = conversation_id
                 item["turn_id"] = derive_id("turn", conversation_id, key)
+                name_conversation(item, whole.get("title"))
             yield item
 
 

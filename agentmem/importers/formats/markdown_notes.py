@@ -13,6 +13,7 @@ from agentmem.core.input_fields import SourceLocation, TurnInput, parse_datetime
 from agentmem.errors import InvalidRecord
 from agentmem.importers.format import Format
 from agentmem.importers.items import ImportedEntity, ImportedFact, ImportedRelation, ImportItem
+from agentmem.importers.record_fields import name_conversation
 from agentmem.importers.source import ErrorHandler, SourceFile
 
 _SUFFIXES = (".md", ".markdown")
@@ -191,6 +192,7 @@ def _build_turns(
         return
     turn = TurnInput(role="user", content=content, conversation_id=conversation, metadata={"title": note.title})
     turn["turn_id"] = derive_id("turn", conversation, content)
+    name_conversation(turn, note.title)
     if tags := note.fields.get("tags"):
         turn["metadata"]["tags"] = tags
     yield turn

@@ -17,15 +17,26 @@ from agentmem.core.input_fields import (
     parse_mapping,
     parse_metadata,
     parse_nonempty_text,
+    parse_title,
     read_role,
 )
 from agentmem.core.messages import MessageReader, is_message
 from agentmem.errors import InvalidRecord
 from agentmem.importers.format import Format
 from agentmem.importers.items import ImportItem
+from agentmem.importers.record_fields import name_conversation
 from agentmem.importers.source import ErrorHandler, SourceFile
 
-_TURN_FIELDS = ("role", "content", "turn_id", "speaker", "timestamp", "conversation_id", "metadata")
+_TURN_FIELDS = (
+    "role",
+    "content",
+    "turn_id",
+    "speaker",
+    "timestamp",
+    "conversation_id",
+    "conversation_title",
+    "metadata",
+)
 _TYPED_FIELDS = frozenset({"call_id", "data", "kwargs", "status", "summary"})  # of messages without role and content
 _LISTS = ("messages", "input", "output", "contents")
 # A conversation without an id is named by its first turns, so that a file that grew keeps its name.
@@ -88,6 +99,8 @@ class _Reader:
         unnamed = shared or self._derive_conversation_id(turns[:_OPENING_TURNS])
         for turn in turns:
             turn.setdefault("conversation_id", unnamed)
+            if "conversation_title" not in turn:
+                name_conversation(turn, whole.get("conversation_title", whole.get("title")))
             yield turn
 
     def _read_message(
@@ -135,6 +148,8 @@ def _build_turn(fields: Mapping[str, Any], location: SourceLocation) -> TurnInpu
             break
     if fields.get("conversation_id") is not None:
         turn["conversation_id"] = parse_identifier(fields["conversation_id"], "conversation_id", location)
+    if fields.get("conversation_title") is not None:
+        turn["conversation_title"] = parse_title(fields["conversation_title"], "conversation_title", location)
     if fields.get("metadata") is not None:
         turn["metadata"] = parse_metadata(fields["metadata"], location)
     return turn

@@ -20,6 +20,7 @@ from agentmem.core.messages import MessageReader
 from agentmem.importers.branches import find_branch
 from agentmem.importers.format import Format, read_each, report_errors
 from agentmem.importers.items import ImportItem, Omission
+from agentmem.importers.record_fields import name_conversation
 from agentmem.importers.source import ErrorHandler, SourceFile
 
 _DETAILS = re.compile(
@@ -58,6 +59,7 @@ def read_open_webui(source: SourceFile, on_error: ErrorHandler) -> Iterator[Impo
                 if isinstance(item, dict):
                     item["conversation_id"] = conversation_id
                     item["turn_id"] = derive_id("turn", conversation_id, key)
+                    name_conversation(item, record.get("title") or chat.get("title"))
                     if isinstance(record.get("user_id"), str):
                         item["owner"] = record["user_id"]
                 yield item

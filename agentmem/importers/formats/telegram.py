@@ -17,6 +17,7 @@ from agentmem.core.input_fields import (
 )
 from agentmem.importers.format import Format, report_errors
 from agentmem.importers.items import ImportItem, Omission
+from agentmem.importers.record_fields import name_conversation
 from agentmem.importers.source import ErrorHandler, SourceFile
 
 _CHATS = ("chats.list.item", "left_chats.list.item")
@@ -81,6 +82,7 @@ def _read_message(value: object, chat: Mapping[str, Any], location: SourceLocati
     speaker = message.get("from") or message.get("from_id") or chat.get("name") or "unknown"
     turn = TurnInput(role="user", content=parse_text(content, "text", location), conversation_id=conversation_id)
     turn["speaker"] = parse_identifier(speaker, "from", location)
+    name_conversation(turn, chat.get("name"))
     turn["turn_id"] = derive_id("turn", conversation_id, parse_identifier(message.get("id"), "id", location))
     time = next((name for name in ("date_unixtime", "date") if message.get(name) is not None), "date")
     turn["timestamp"] = parse_datetime(message.get(time), time, location)

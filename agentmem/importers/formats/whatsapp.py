@@ -17,6 +17,7 @@ from agentmem.core.input_fields import SourceLocation, TurnInput, parse_identifi
 from agentmem.core.plain_values import describe_value
 from agentmem.importers.format import Format, report_errors
 from agentmem.importers.items import ImportItem, Omission
+from agentmem.importers.record_fields import name_conversation
 from agentmem.importers.source import ErrorHandler, SourceFile
 
 DateOrder = Literal["day", "month"]
@@ -67,6 +68,13 @@ _DELETED = re.compile(
 )
 
 
+# How the program names the file of a chat, or the archive around it, in the same languages.
+_FILE_NAME = re.compile(
+    r"(?:WhatsApp[ -]Chat (?:with|mit|-)|Discussion WhatsApp avec|Chat de WhatsApp con|Conversa do WhatsApp com"
+    r"|Chat WhatsApp con) ?(?P<name>.+?)(?: ?\(\d+\))?"
+)
+
+
 @dataclass
 class _Entry:
     """A line with a time, and the lines that belong to it."""
@@ -87,7 +95,7 @@ def detect_whatsapp(source: SourceFile) -> bool:
 
 def read_whatsapp(source: SourceFile, on_error: ErrorHandler) -> Iterator[ImportItem]:
     """The messages of a chat. All are of the role `user`, because the file does not say who its user is."""
-    order = _find_date_order(source)
+    order, title = _find_date_order(source), _find_title(source)
     conversation_id, moment, repeated = "", datetime.min.replace(tzinfo=UTC), Counter[str]()
     for entry in _read_entries(source, on_error):
         if not conversation_id:  # files of all chats have the same name, and a chat that grew begins as it did
@@ -100,6 +108,7 @@ def read_whatsapp(source: SourceFile, on_error: ErrorHandler) -> Iterator[Import
                 item["conversation_id"] = conversation_id
                 item["turn_id"] = derive_id("turn", conversation_id, moment.isoformat(), said, str(repeated[said]))
                 repeated[said] += 1
+                name_conversation(item, title)
             yield item
 
 
@@ -107,6 +116,14 @@ def _match_head(line: str) -> re.Match[str] | None:
     """The time at the beginning of a line, with what follows."""
     plain = line.lstrip("\u200e\u200f")
     return _ANDROID.fullmatch(plain) or _IOS.fullmatch(plain)
+
+
+def _find_title(source: SourceFile) -> str:
+    """With whom the chat is, by the name of the file, or of the archive: on iOS all files are called `_chat.txt`."""
+    for name in (source.title, source.archive_title):
+        if (found := _FILE_NAME.fullmatch(name)) is not None:
+            return found["name"]
+    return ""
 
 
 def _is_like_log(line: str) -> bool:
