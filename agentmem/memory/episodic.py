@@ -235,13 +235,6 @@ class EpisodicMemory:
                 added["given_id"] = item.turn_id
             turn = item.turn.model_copy(update={**added, "timestamp": item.turn.timestamp or write.now})
             self._register_precomputed_vector(turn)
-            conversation = Conversation(
-                id=turn.conversation_id,
-                channel=turn.channel,
-                title=item.conversation_title,
-                started_at=turn.timestamp,
-                agent_id=scope.agent_id,
-            )
             out.append(
                 Change(
                     scope=scope,
@@ -249,7 +242,7 @@ class EpisodicMemory:
                     operation_id=write.operation_id,
                     change_id=change_id,
                     upserts=(turn,),
-                    inserts_if_absent=(conversation,),
+                    inserts_if_absent=(_begin_conversation(turn, item.conversation_title, scope.agent_id),),
                     expected_versions={turn.key: None},
                     request_hash=item.request_hash,
                 )
@@ -455,6 +448,13 @@ class EpisodicMemory:
 
 def _collect_turns(entries: Sequence[JournalEntry]) -> list[Turn]:
     return [stored.record for entry in entries for stored in entry.upserts if isinstance(stored.record, Turn)]
+
+
+def _begin_conversation(turn: Turn, title: str, agent_id: str | None) -> Conversation:
+    """The record of the conversation of a turn, for where the turn is its first."""
+    return Conversation(
+        id=turn.conversation_id, channel=turn.channel, title=title, started_at=turn.timestamp, agent_id=agent_id
+    )
 
 
 def _hash_request(record: Turn, fields: Mapping[str, Any]) -> str:
