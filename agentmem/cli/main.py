@@ -165,8 +165,7 @@ def cli_group(context: click.Context, *, no_color: str) -> None:
     """
     \b
     Memory for AI agents: store what was said, ask for what matters now.
-      agentmem add "I'm allergic to peanuts."
-      agentmem remember "what must the chef avoid?"
+      agentmem add "No nuts, please."; agentmem remember "any allergies?"
     """
     if no_color:
         context.color = False

@@ -121,11 +121,11 @@ def _fact_edges(fact: Fact) -> list[EdgeTriple]:
     links += [(EdgeKind.DEPENDS_ON, fact.key, ("Fact", premise)) for premise in fact.depends_on]
     links += [(EdgeKind.SUPERSEDES, fact.key, ("Fact", old)) for old in (fact.supersedes,) if old]
     links += [(EdgeKind.PROMOTED_FROM, fact.key, ("Fact", old)) for old in (fact.promoted_from,) if old]
-    relation = stated_relation(fact)
+    relation = find_stated_relation(fact)
     return links + ([relation] if relation else [])
 
 
-def stated_relation(fact: Fact) -> EdgeTriple | None:
+def find_stated_relation(fact: Fact) -> EdgeTriple | None:
     """The relation that a fact states by its slot; None for plans, denials, other slots and ends without an entity."""
     kind, value = RELATION_BY_SLOT.get(fact.slot), fact.value_entity_id
     if kind is None or fact.is_denied or fact.temporal_context == "future" or value not in fact.entity_ids:

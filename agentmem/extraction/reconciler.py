@@ -15,7 +15,7 @@ from typing import Any
 
 from agentmem.beliefs.slots import USER_SUBJECT
 from agentmem.core.changes import Change, WriteAttempt
-from agentmem.core.edges import build_mention, build_relation, edge_triple, stated_relation
+from agentmem.core.edges import build_mention, build_relation, edge_triple, find_stated_relation
 from agentmem.core.lifecycle import DOUBTFUL
 from agentmem.core.record import Key, Record, Status
 from agentmem.core.records import PROFILE_ID, Edge, Entity, Fact, Gloss, Review, Turn, build_profile, build_record
@@ -489,7 +489,7 @@ class _ChangeBuilder:
                 stated.setdefault(edge.id, (edge, draft.turn_id))
         read = await self.context.engine.log.read_records("Edge", list(stated), self.context.scope) if stated else []
         known = {each.id: each for each in read if isinstance(each, Edge) and not each.superseded_at}
-        believed = {stated_relation(fact) for fact in self._list_pending()}
+        believed = {find_stated_relation(fact) for fact in self._list_pending()}
         for name, (edge, turn_id) in stated.items():
             if edge.key in self.upserts or edge_triple(edge) in believed:
                 continue  # its belief ended in this very window, or states it

@@ -44,6 +44,7 @@ FIELDS: Mapping[str, Mapping[str, Any]] = {
     "block_goal": {"by": ["OTHER_GOAL_ID"]},
     "add_schedule": {"name": "walk", "prompt": "Ask for a walk", "every": 86400},
     "run_jobs": {"job": "consolidate"},
+    "ask_in_cypher": {"query": "MATCH (f:Fact) RETURN f.title LIMIT 5"},
     "create_key": {"scopes": ["read", "write"]},
     "mem0_add_memories": {"user_id": "alice"},
     "mem0_add_memories_v3": {"user_id": "alice"},

@@ -103,9 +103,9 @@ async def test_more_rows_than_asked_for_are_cut(kept: LogWithGraph) -> None:
 async def test_the_server_says_what_is_wrong_with_a_query(kept: LogWithGraph, query: str) -> None:
     graph = kept.graph
     assert isinstance(graph, WalkedGraph)
-    with pytest.raises(InvalidRecord, match="cypher: the server does not understand it: ") as error:
+    with pytest.raises(InvalidRecord, match="query: the server does not understand it: ") as error:
         await graph.ask(query, kept.ann, {}, 10)
-    assert error.value.field == "cypher"
+    assert error.value.field == "query"
 
 
 async def test_the_session_of_a_query_writes_nothing(kept: LogWithGraph) -> None:

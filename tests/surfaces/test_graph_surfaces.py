@@ -26,6 +26,9 @@ def test_the_command_line_shows_what_ties_entities(cli: Any, home: Path) -> None
     assert [record["kind"] for record in found["paths"][0]["records"]] == ["Entity", "Fact", "Entity"]
     assert cli("graph", "communities").startswith("2 members: ")
     assert [each["score"] for each in cli.json("graph", "central")["entities"]] == [0.5, 0.5]
+    without_neo4j: Result = cli.run("graph", "cypher", "RETURN $one", "--parameters", '{"one": 1}')
+    assert (without_neo4j.exit_code, "set graph_url" in without_neo4j.stderr) == (2, True)
+    assert "must be a JSON object" in cli.run("graph", "cypher", "RETURN 1", "--parameters", "{").stderr
     refused: Result = cli.run("graph", "neighborhood", "Nobody")
     assert (refused.exit_code, "no entity has the id, name or alias 'Nobody'" in refused.stderr) == (2, True)
 
@@ -47,6 +50,8 @@ async def test_routes_answer_with_whole_records(client: Any) -> None:
     assert [each["score"] for each in best] == [0.5]
     missing = await client.get("/v1/graph/paths", params={"a": "Ann", "b": "Nobody"})
     assert missing.status_code == 404
+    asked = await client.post("/v1/graph/cypher", json={"query": "RETURN 1", "parameters": {"one": 1}})
+    assert "set graph_url" in asked.text
 
 
 async def test_tools_tell_a_model_names_and_what_says_so(home: Path) -> None:
@@ -65,3 +70,4 @@ async def test_tools_tell_a_model_names_and_what_says_so(home: Path) -> None:
         assert [each["size"] for each in (await call(model, "list_communities"))["communities"]] == [2]
         assert len((await call(model, "list_central_entities", limit=1))["entities"]) == 1
         assert "lists them" in await refusal(model, "explore_entity", entity="Nobody")
+        assert "set graph_url" in await refusal(model, "ask_graph_in_cypher", query="RETURN 1")

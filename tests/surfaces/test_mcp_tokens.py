@@ -60,6 +60,9 @@ CALLS: dict[str, Callable[[str, str], dict[str, Any]]] = {
 """What each tool is called with, in this order, from the ids of two short-lived facts that say nearly the same."""
 
 
+NEED_NEO4J = {"ask_graph_in_cypher"}  # which refuses on a file
+
+
 def test_every_set_has_a_limit() -> None:
     assert set(MAX_TOKENS) == set(TOOL_SETS)
 
@@ -104,7 +107,7 @@ def test_all_has_no_tool_of_its_own() -> None:
 @pytest.mark.parametrize("name", SMALL_SETS)
 async def test_each_tool_gives_what_its_output_schema_says(name: str, home: Path, tmp_path: Path) -> None:
     tools = {tool.name for tool in TOOL_SETS[name]}
-    assert tools <= set(CALLS)
+    assert tools - NEED_NEO4J <= set(CALLS)
     vault = tmp_path / "vault"
     async with (
         AsyncAgentMemory("ann", home=home, embedder="hash", vault=vault) as memory,

@@ -62,8 +62,8 @@ NARROWED = re.compile(r"__n\.user_id = \$__user_id AND __n\.channel IN \$__chann
 def test_what_cannot_be_narrowed_is_refused(text: str) -> None:
     with pytest.raises(InvalidRecord) as error:
         narrow_query(text)
-    assert error.value.field == "cypher"
-    assert str(error.value).startswith("cypher: ")
+    assert error.value.field == "query"
+    assert str(error.value).startswith("query: ")
 
 
 @pytest.mark.parametrize(
@@ -97,6 +97,6 @@ def test_any_text_is_narrowed_or_refused(text: str) -> None:
     try:
         narrowed = narrow_query(text)
     except InvalidRecord as error:
-        assert error.field == "cypher"
+        assert error.field == "query"
     else:
         assert narrowed.upper().count("MATCH ") <= len(NARROWED.findall(narrowed)) + text.upper().count(".MATCH")

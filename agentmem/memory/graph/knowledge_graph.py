@@ -16,7 +16,7 @@ from agentmem.core.arguments import check_arguments
 from agentmem.core.plain_values import copy_json, describe_value
 from agentmem.core.record import Key, Record, Status
 from agentmem.core.records import PROFILE_ID, RELATION_KINDS, Edge, EdgeKind, Entity
-from agentmem.errors import ConfigError, InvalidRecord, NotFound
+from agentmem.errors import InvalidRecord, NotFound
 from agentmem.memory.context import ID_BATCH_SIZE, MemoryContext
 from agentmem.memory.graph.analysis import MENTION_KINDS, EntityNetwork, read_network
 from agentmem.memory.graph.path_search import MAX_VISITED, KeyPath, PathSearch
@@ -200,14 +200,14 @@ class KnowledgeGraph:
     ) -> CypherResult:
         """Ask the graph on Neo4j a query over what the scope may read: docs/ask-the-graph.md says what is there.
 
-        The system binds the user and the channels; nothing else of the server can be read, and nothing written. Needs
-        `graph_url` (ConfigError without it). InvalidRecord for another kind of query, StoreUnavailable where Neo4j does
-        not answer within 10 seconds.
+        The system binds the user and the channels; nothing else of the server can be read, and nothing written. InvalidRecord
+        for another kind of query and without `graph_url`, StoreUnavailable where Neo4j does not answer in 10 seconds.
         """
         _check_range("limit", limit, 1, MAX_ROWS)
         engine, scope = self._context.engine, self._context.scope
         if engine.graph_projection is None:
-            raise ConfigError("cypher needs a graph on Neo4j: set graph_url; the other verbs of graph work without it")
+            said = "this memory has no graph on Neo4j: set graph_url. The other questions to the graph work without it"
+            raise InvalidRecord(f"query: {said}", field="query")
         if parameters is not None and not isinstance(parameters, Mapping):
             raise InvalidRecord(f"parameters must be a mapping, got {describe_value(parameters)}", field="parameters")
         given = copy_json(dict(parameters or {}), "parameters")

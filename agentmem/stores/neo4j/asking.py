@@ -36,7 +36,7 @@ async def ask(
             if not (error.code or "").startswith("Neo.ClientError.Statement."):
                 raise
             said = (error.message or "").partition("\n")[0]
-            raise InvalidRecord(f"cypher: the server does not understand it: {said}", field="cypher") from None
+            raise InvalidRecord(f"query: the server does not understand it: {said}", field="query") from None
         except OverflowError:
             raise InvalidRecord("parameters: a whole number must fit into 64 bits", field="parameters") from None
         columns = _name_columns(result.keys())

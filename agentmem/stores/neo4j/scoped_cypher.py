@@ -54,7 +54,7 @@ class _Token:
 def narrow_query(text: str) -> str:
     """The query with its paths narrowed to `$__user_id`, `$__channels` and `$__hidden`.
 
-    Raises InvalidRecord, with the field `cypher` and what to write instead, for all that it cannot take apart.
+    Raises InvalidRecord, with the field `query` and what to write instead, for all that it cannot take apart.
     """
     if len(text) > MAX_QUERY_CHARS:
         raise _refuse(f"a query has at most {MAX_QUERY_CHARS:,} characters, got {len(text):,}")
@@ -66,7 +66,7 @@ def narrow_query(text: str) -> str:
 
 
 def _refuse(why: str) -> InvalidRecord:
-    return InvalidRecord(f"cypher: {why}", field="cypher")
+    return InvalidRecord(f"query: {why}", field="query")
 
 
 def _tokenize(text: str) -> list[_Token]:

@@ -8,14 +8,6 @@ MERGE (p:Projection {user_id: user_id, name: 'graph'})
 ON CREATE SET p.seq = 0
 SET p.written_at = timestamp();
 
-// name: advance
-UNWIND $users AS user
-MATCH (p:Projection {user_id: user.user_id, name: 'graph'})
-USING INDEX SEEK p:Projection(user_id, name)
-WITH p, user, p.seq = user.after AND coalesce(p.held_until, 0) < timestamp() AS fits
-SET p.seq = CASE WHEN fits THEN user.through ELSE p.seq END
-RETURN user.user_id, fits, p.seq LIMIT $count;
-
 // name: hold
 // The vectors on nodes go with the nodes, and begin anew as well.
 MATCH (p:Projection {user_id: $user_id})
@@ -31,12 +23,6 @@ USING INDEX SEEK p:Projection(user_id, name)
 WHERE p.holder = $holder
 SET p.held_until = timestamp() + $milliseconds
 RETURN p.seq LIMIT 1;
-
-// name: release
-MATCH (p:Projection {user_id: $user_id, name: 'graph'})
-USING INDEX SEEK p:Projection(user_id, name)
-SET p.seq = $seq
-REMOVE p.holder, p.held_until;
 
 // name: forget
 MATCH (p:Projection {user_id: $user_id})

@@ -26,7 +26,7 @@ from agentmem.core.edges import (
     EdgeTriple,
     build_stated_relation,
     edge_triple,
-    stated_relation,
+    find_stated_relation,
     structural_edges,
 )
 from agentmem.core.record import Key, Record, Status
@@ -78,7 +78,7 @@ def build_node_row(user_id: str, stored: StoredRecord) -> dict[str, Any]:
         properties["archived"] = record.status is Status.ARCHIVED
     if isinstance(record, Fact):
         times |= {"created_at": times["recorded_at"]} if "recorded_at" in times else {}
-        relation = stated_relation(record)
+        relation = find_stated_relation(record)
         properties |= {"relation": str(relation[0])} if relation else {}
     names = {"user_id": user_id, "key": properties["key"], "kind": record.kind}
     return {**names, "properties": properties, "times": times}
@@ -90,7 +90,7 @@ def build_relationship_rows(user_id: str, stored: StoredRecord) -> Iterator[dict
     if isinstance(record, Edge):
         yield _build_relation_row(user_id, edge_triple(record), record, {"ordinal": stored.ordinal})
         return
-    owner, relation = node_key(record.key), stated_relation(record) if isinstance(record, Fact) else None
+    owner, relation = node_key(record.key), find_stated_relation(record) if isinstance(record, Fact) else None
     for link in _list_links(record):
         if link == relation and isinstance(record, Fact):
             edge = build_stated_relation(record, relation)
