@@ -87,6 +87,8 @@ def render_record(record: Any, max_chars: int = MAX_LINE_CHARS) -> str:
         return to_one_line(f"{record.claim} ({_render_fact_notes(record)})", max_chars)
     if record.kind == "Entity":
         return to_one_line(f"{record.name} ({record.type}) {record.description}", max_chars)
+    if record.kind == "User":
+        return "the user"
     return to_one_line(record.search_text() or record.id, max_chars)
 
 

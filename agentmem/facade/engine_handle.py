@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING
 from agentmem.core.scope import Scope
 from agentmem.engine.engine import Engine, open_engine
 from agentmem.errors import Closed
-from agentmem.memory.repeated_erasures import repair_after_restore
 from agentmem.recall.options import parse_options
 from agentmem.recall.pipeline import RecallLayer
 from agentmem.recall.request import RateLimiter
@@ -48,6 +47,8 @@ class EngineHandle:
             )
             engine.erasure_callbacks.append(layer.drop_user_caches)
             if engine.graph_projection is not None:
+                from agentmem.memory.repeated_erasures import repair_after_restore
+
                 engine.graph_projection.erase_again = partial(repair_after_restore, engine)
                 await engine.graph_projection.verify(Scope(user_id))
             engine.auditor.thresholds = {"ranking": layer.options.ranking.model_dump(mode="json")}

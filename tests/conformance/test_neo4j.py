@@ -202,6 +202,30 @@ async def test_erasing_leaves_nothing(kept: LogWithGraph, walks: WalkedGraph) ->
     assert await kept.find_neighbors(("Turn", "b")) == [("a", 1), ("c1", 1), ("f", 2)]
 
 
+@pytest.mark.timeout(300)
+async def test_a_graph_of_any_schema_version_is_brought_up_to_date(empty_neo4j: str, tmp_path: Path) -> None:
+    steps = load_migrations("neo4j")
+    async with open_log_with_graph(tmp_path, "neo4j", empty_neo4j) as kept:
+        walks = kept.graph
+        assert isinstance(walks, WalkedGraph)
+        await kept.write_records(
+            build_conversation("c1"), build_turn("t", 0), build_entity("p"), build_fact("f", entity_ids=("p",))
+        )
+        await kept.write_records(build_edge("r", EdgeKind.KNOWS, "p", "p"))
+        expected = await content(walks, kept.ann)
+        for version in range(1, len(steps)):
+            for statement in (  # what older versions wrote, as far as this one reads it
+                "MATCH (n:Record) SET n.slot = n.ordinal REMOVE n.ordinal, n.title, n.current_until",
+                "MATCH ()-[r]->() SET r.slot = r.ordinal REMOVE r.ordinal, r.current_until",
+                "MATCH (:Record)-[r:HAS_CONVERSATION]->() DELETE r",
+                f"MATCH (v:SchemaVersion) WHERE v.version > {version} DELETE v",
+            ):
+                await walks.database.write(lambda tx, text=statement: fetch_rows(tx, text))
+            assert await migrate(empty_neo4j, START, store_id=STORE_ID) == len(steps) - version
+            await kept.sync_graph(kept.ann)
+            assert await content(walks, kept.ann) == expected
+
+
 class Watched:
     """The log, which lets a test do something while its records are being read."""
 

@@ -177,11 +177,10 @@ async def test_a_canceled_commit_leaves_no_connection_open(
 
     monkeypatch.setattr(psycopg.AsyncConnection, "commit", commit_and_be_canceled)
     database = postgres_database.PostgresDatabase(postgres_url)
+    own = way == "a connection of its own"
+    asked = database.run_dedicated(SCOPE, _ask, timeout_seconds=5) if own else database.query(SCOPE, _ask)
     with pytest.raises(asyncio.CancelledError):
-        if way == "the first use":
-            await database.query(SCOPE, _ask)
-        else:
-            await database.run_dedicated(SCOPE, _ask, timeout_seconds=5)
+        await asked
     assert [connection.closed for connection in opened] == [True]
     await database.close()
 

@@ -85,6 +85,8 @@ async def read_snapshot(memory: AsyncAgentMemory) -> dict[str, Any]:
         "said_at",
         "first_said_at",
         "entity_ids",
+        "subject_entity_id",
+        "value_entity_id",
     }
     left |= {"source", "target"}  # of relations: ids of entities
     return {

@@ -19,6 +19,7 @@ from agentmem.core.records import PROFILE_ID, RELATION_KINDS, Edge, EdgeKind, En
 from agentmem.errors import InvalidRecord, NotFound
 from agentmem.memory.context import ID_BATCH_SIZE, MemoryContext
 from agentmem.memory.graph.analysis import MENTION_KINDS, EntityNetwork, read_network
+from agentmem.memory.graph.edge_reader import find_ends
 from agentmem.memory.graph.path_search import MAX_VISITED, KeyPath, PathSearch
 from agentmem.memory.read_audit import audit_read
 from agentmem.memory.semantic.entities import Entities, EntityGraph, resolve_merged_ids
@@ -110,12 +111,14 @@ class KnowledgeGraph:
         *,
         limit: int = 50,
     ) -> EntityGraph:
-        """Entities, facts and relations around an entity, nearest first.
+        """Entities and facts around an entity, nearest first, with the relations between these and to the user.
 
         NotFound for an unknown entity; InvalidRecord for a name that several have, with their ids.
         """
         _, found = await self._find_entity("entity", entity)
-        return await self._entities().get_entity_graph([found], depth, limit=limit)
+        near = await self._entities().get_entity_graph([found], depth, limit=limit)
+        shown = {("User", PROFILE_ID), *(entity.key for entity in near.entities)}
+        return replace(near, edges=tuple(edge for edge in near.edges if shown.issuperset(find_ends(edge))))
 
     @audit_read
     async def paths(
@@ -200,8 +203,9 @@ class KnowledgeGraph:
     ) -> CypherResult:
         """Ask the graph on Neo4j a query over what the scope may read: docs/ask-the-graph.md says what is there.
 
-        The system binds the user and the channels; nothing else of the server can be read, and nothing written. InvalidRecord
-        for another kind of query and without `graph_url`, StoreUnavailable where Neo4j does not answer in 10 seconds.
+        The system binds the user and the channels; nothing else of the server can be read, and nothing written.
+        InvalidRecord for another kind of query and without `graph_url`, StoreUnavailable where Neo4j does not answer in
+        10 seconds.
         """
         _check_range("limit", limit, 1, MAX_ROWS)
         engine, scope = self._context.engine, self._context.scope
