@@ -53,25 +53,64 @@ async def erase_again(
 
     `known` are erasures that the log knows of. A record that was stored under the same id since then stays.
     """
-    stale = []
+    returned = await _find_returned(engine, scope, erased_at, known)
+    return len(await _RepeatedErasure(MemoryContext(engine, scope)).erase_keys(returned)) if returned else 0
+
+
+async def erase_listed(
+    engine: Engine,
+    scope: Scope,
+    erased_at: Mapping[Key, datetime],
+    known: Mapping[Key, datetime],
+    *,
+    dry_run: bool = False,
+) -> list[Key]:
+    """The same for a list from outside of the stores: also in the graph and the session cache. Returns what went.
+
+    With `dry_run` nothing is erased, and what would go is returned.
+    """
+    returned = await _find_returned(engine, scope, erased_at, known)
+    if not returned:
+        return []
+    work = _RepeatedErasure(MemoryContext(engine, scope))
+    return await (work.list_keys(returned) if dry_run else work.erase_keys(returned, everywhere=True))
+
+
+async def _find_returned(
+    engine: Engine, scope: Scope, erased_at: Mapping[Key, datetime], known: Mapping[Key, datetime]
+) -> list[Key]:
+    """The records that were erased and that the log holds from before."""
+    returned = []
     for key, at in erased_at.items():
         if key in known and known[key] >= at:
             continue
         found = await engine.log.versions(key, scope)
         if found and (found[0].recorded_at or at) <= at:
-            stale.append(key)
-    return len(await _RepeatedErasure(MemoryContext(engine, scope)).erase_keys(stale)) if stale else 0
+            returned.append(key)
+    return returned
 
 
 class _RepeatedErasure(Erasure):
-    async def erase_keys(self, keys: list[Key]) -> list[Key]:
-        """Erase these records and what rests on them alone, but not in the graph, which is made anew."""
+    async def list_keys(self, keys: list[Key]) -> list[Key]:
+        """These records and what rests on them alone."""
+        gone, _ = await self._find_dependents(keys)
+        return gone
+
+    async def erase_keys(self, keys: list[Key], *, everywhere: bool = False) -> list[Key]:
+        """Erase these records and what rests on them alone.
+
+        Unless `everywhere`, not in the graph, which is made anew, nor in the session cache, which is emptied.
+        """
         engine, scope = self._context.engine, self._context.scope
         operation_id, now = engine.ids.new_id(), engine.clock.now()
         gone, scan = await self._erase_with_dependents(keys, operation_id, now, ())
         names = [name for _, name in gone]
+        if everywhere:
+            await self._clear_caches(names, scan)
         engine.invalidate_user(scope.user_id)
         await self._erase_from_vault(names, scan)
+        if everywhere:
+            await self._erase_from_graph(gone, scan)
         await engine.sync_projections(scope)
         await self._write_audit("delete", operation_id, names, scan)
         log_event(WARNING, "erased_again", user_id=scope.user_id, records=len(gone))

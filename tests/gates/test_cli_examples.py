@@ -39,6 +39,7 @@ TURNS = [
 # What must be done before an example makes sense.
 BEFORE = {
     "admin restore-backup": "agentmem admin backup memory-2026-05-07.db",
+    "admin erase-again": "agentmem admin erasures --out erasures.jsonl",
     "restore": "agentmem forget trip-2",
     "schedules take": "agentmem schedules add summary --every 1; sleep 2",
     "schedules pause": "agentmem schedules add summary --every 60",

@@ -2,18 +2,29 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
-from agentmem.cli.context import EXIT_NEEDS_ATTENTION, CliContext, UserPath, configure_logging, memory_options
+from agentmem.cli.commands.transfer import create_private_file
+from agentmem.cli.context import (
+    EXIT_NEEDS_ATTENTION,
+    CliContext,
+    UserPath,
+    configure_logging,
+    memory_options,
+    parse_datetime,
+)
 from agentmem.cli.render import Progress, bold, colorize, echo_stderr, pluralize, to_one_line
 from agentmem.cli.verbs import VerbGroup
 from agentmem.errors import ConfigError
 from agentmem.text.terminal_text import neutralize
 
 if TYPE_CHECKING:
+    from agentmem.admin.erasures import ErasureListReport, RepeatedErasureReport
     from agentmem.facade.async_memory import AsyncAgentMemory
 
 
@@ -254,7 +265,8 @@ def backup_command(cli: CliContext, *, path: Path, force: bool) -> None:
 def restore_backup_command(cli: CliContext, *, path: Path) -> None:
     """Put the backup FILE in the place of the embedded memory, which is kept under another name beside it.
 
-    Stop every process that has the memory open. What was erased since the backup was made is there again: erase it.
+    Stop every process that has the memory open. What was erased since the backup was made is there again. Write it to a
+    file before, with `agentmem admin erasures`, and erase it afterwards, with `agentmem admin erase-again`.
 
     \b
     Examples:
@@ -265,7 +277,77 @@ def restore_backup_command(cli: CliContext, *, path: Path) -> None:
     report = restore_backup(cli.load_settings(), path)
     kept = f"; what was there is now {report.replaced}" if report.replaced else ""
     cli.show(report, neutralize(f"restored {report.bytes:,} bytes to {report.path}{kept}"))
-    echo_stderr("note: what was erased since the backup was made is there again; erase it again")
+    echo_stderr(
+        "note: what was erased since the backup was made is there again; erase it again: "
+        "agentmem admin erase-again, with a list that agentmem admin erasures wrote"
+    )
+
+
+@click.command("erasures", short_help="List what was erased, without text.")
+@click.option("--since", type=parse_datetime, metavar="TIME", help="Only what was erased at this time or later.")
+@click.option(
+    "--out",
+    "path",
+    type=UserPath(dir_okay=False, path_type=Path),
+    metavar="FILE",
+    help="Write to this file, which its owner alone can read, in place of standard output.",
+)
+@memory_options()
+def erasures_command(cli: CliContext, *, since: datetime | None, path: Path | None) -> None:
+    """Write a line of JSON for each record of any user that was erased: the user, kind and id, and when; no text.
+
+    A backup does not know what was erased after it. Keep the list apart from the backups, and after a restore give it
+    to `agentmem admin erase-again`. A user who was erased as a whole has a line more, with * as kind and id. Concerns
+    all users, so on Postgres the user of log_url needs the role agentmem_worker.
+
+    \b
+    Examples:
+      agentmem admin erasures --out erasures.jsonl
+      agentmem admin erasures --since 2026-05-07 | gzip > erasures-2026-05-07.jsonl.gz
+    """
+    from agentmem.admin.erasures import export_erasures
+
+    def export(write: Callable[[str], object]) -> ErasureListReport:
+        return cli.run(lambda memory: export_erasures(memory.engine, write, since))
+
+    if path is None:
+        report = export(lambda line: click.echo(line.encode(), nl=False))
+        echo_stderr(f"listed {pluralize(report.records, 'record')} of {pluralize(report.users, 'user')}")
+        return
+    with create_private_file(path) as file:
+        report = export(file.write)
+    cli.show(report, f"listed {pluralize(report.records, 'record')} of {pluralize(report.users, 'user')}")
+
+
+@click.command("erase-again", short_help="Erase what a restored backup brought back.")
+@click.argument("path", metavar="FILE|-", type=UserPath(exists=True, dir_okay=False, allow_dash=True))
+@click.option("--dry-run", is_flag=True, help="Show how much would be erased, and erase nothing.")
+@memory_options()
+def erase_again_command(cli: CliContext, *, path: str, dry_run: bool) -> None:
+    """Erase the records in FILE, a list of `agentmem admin erasures`, where they are there from before their erasure.
+
+    What rests on them alone goes, too. A record that was stored under the same id after the erasure stays. The file is
+    read to its end before anything is erased. A second run changes nothing. Concerns all users, so on Postgres the user
+    of log_url needs the roles agentmem_app and agentmem_worker.
+
+    \b
+    Examples:
+      agentmem admin erase-again erasures.jsonl --dry-run
+      agentmem admin erase-again erasures.jsonl
+    """
+    from agentmem.admin.erasures import erase_again_from_list
+
+    with click.open_file(path, encoding="utf-8", errors="surrogateescape") as lines, Progress() as progress:
+        report = cli.run(lambda memory: erase_again_from_list(memory.engine, lines, dry_run=dry_run, progress=progress))
+    cli.show(report, _render_repeated_erasures(report))
+
+
+def _render_repeated_erasures(report: RepeatedErasureReport) -> str:
+    done = "would be erased again (dry run)" if report.dry_run else "erased again"
+    users, records = pluralize(len(report.erased), "user"), pluralize(report.records, "record")
+    first = f"{records} of {users} {done}; {pluralize(report.lines, 'line')} read"
+    counted = (f"  {to_one_line(user)}: {count:,}" for user, count in report.erased.items())
+    return "\n".join([first, *counted, *(f"note: {to_one_line(note)}" for note in report.notes)])
 
 
 admin_group = VerbGroup(
@@ -279,6 +361,8 @@ admin_group = VerbGroup(
         verify_command,
         backup_command,
         restore_backup_command,
+        erasures_command,
+        erase_again_command,
     ),
     summary="Check, back up, rebuild.",
     text="For operators: the stores, their schema, and what is made from the journal.",
