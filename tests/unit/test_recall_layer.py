@@ -186,6 +186,17 @@ async def test_links_lift_what_the_graph_ties_to_a_named_entity(memory: AsyncAge
     assert "entities" not in str((await memory.remember("of the voyagers", techniques=["entity"])).items)
 
 
+async def test_links_of_a_rare_entity_hold_beside_a_hub(memory: AsyncAgentMemory) -> None:
+    hub = await memory.upsert_entity({"name": "Ann", "type": "person"})
+    rare = await memory.upsert_entity({"name": "Big Adventure", "type": "event"})
+    for number in range(30):
+        await memory.learn_fact(f"Something happened {number}", entity_ids=[hub.id])
+    told = {(await memory.learn_fact(f"Tent {number} was bought", entity_ids=[rare.id])).id for number in range(10)}
+    request = RecallRequest(query="what did Ann take to the Big Adventure?", techniques=["entity"])
+    bundle = await build_recall_layer(memory, entity={"limit": 20}).recall(request, memory.scope)
+    assert {fact.id for fact in bundle.facts} == told
+
+
 @pytest.mark.parametrize(
     "field, best_last",
     [("temporal_context", ("past", "", "current")), ("trust", (0.2, 0.6, 1.0)), ("salience", (0.1, 0.5, 1.0))],

@@ -23,8 +23,9 @@ PERSON_TYPE = "person"
 EVIDENCE_EDGE_KINDS = frozenset({EdgeKind.ABOUT, EdgeKind.MENTIONS})
 
 
-# Measured on the cases of `tests.benchmarks multihop` (R@10 .068 without links, .977 with them). Without links R@10 of
-# the dialogues (786 questions) and messages (170) of docs/recall.md changes by +.000 and +.003.
+# `python -m tests.benchmarks multihop --embedder local`: R@10 .068 without links, .977 with them. By the graph of the
+# rules (`python -m tests.benchmarks.ablation DATA.json`), R@10 without links changes by +.001 [+.000, +.002] on the
+# dialogues (LoCoMo-shaped, 786 questions) and by +.001 [-.009, +.011] on LifeBench (307), where most name a hub.
 NAMED_BONUS = 0.2  # for an entity that the query names
 LINKED_BONUS = 0.1  # for what tells of it
 STEP_SHARE = 0.4  # what is left of the bonus after a step over a relation
@@ -42,7 +43,7 @@ class Options(TechniqueOptions):
         default=200,
         ge=1,
         le=1000,
-        description="How many records told of named entities are used at most, and as many of related ones.",
+        description="How many of the records that tell of one entity are used at most.",
     )
 
 
@@ -103,9 +104,7 @@ async def _find_evidence(
     keys: Sequence[Key], entity_weights: Mapping[Key, float], context: SearchContext, limit: int
 ) -> dict[Key, float]:
     """Facts about these entities and turns that name them, with what reaches each."""
-    if not keys:
-        return {}
-    edges = await context.graph.edges(keys, context.scope, EVIDENCE_EDGE_KINDS, limit)
+    edges = await _read_evidence_edges(keys, context, limit)
     crowd = Counter(edge.target for edge in edges)
     worth: dict[Key, float] = {}
     for edge in edges:
@@ -113,6 +112,20 @@ async def _find_evidence(
         share = entity_weights.get(("Entity", edge.target), 0.0) * min(1.0, MAX_UNDIVIDED_RECORDS / crowd[edge.target])
         worth[told] = max(worth.get(told, 0.0), share)
     return worth
+
+
+async def _read_evidence_edges(keys: Sequence[Key], context: SearchContext, limit: int) -> list[Edge]:
+    """At most `limit` edges of evidence of each entity.
+
+    A cut list of all of them has the first by id: mostly those of the hub, and of the others too few to be told from
+    entities that few records tell of.
+    """
+    edges = await context.graph.edges(keys, context.scope, EVIDENCE_EDGE_KINDS, limit) if keys else []
+    if len(edges) < limit or len(keys) == 1:
+        return edges
+    return [
+        edge for key in keys for edge in await context.graph.edges([key], context.scope, EVIDENCE_EDGE_KINDS, limit)
+    ]
 
 
 async def _find_candidates(query: RecallQuery, context: SearchContext) -> list[int]:
