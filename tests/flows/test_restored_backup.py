@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import replace
+from datetime import UTC, datetime
 from pathlib import Path
 
 import psycopg
 import pytest
 
+from agentmem.admin.erasures import ErasureLine, erase_again_from_list
 from agentmem.admin.rebuild import rebuild
 from agentmem.errors import NotFound
 from agentmem.facade.async_memory import AsyncAgentMemory
@@ -62,3 +64,17 @@ async def test_a_restored_log_is_cleaned_again_and_its_graph_made_anew(
         assert list(await following.graph.record_seqs("Turn", memory.scope)) == [kept.id]
         again = await rebuild(memory.engine, [memory.scope.user_id], targets=["graph"])
         assert again.notes == ()
+
+
+async def test_what_a_list_erases_again_leaves_the_graph_too(home: Path, stack: Stack) -> None:
+    async with opened(home, stack) as memory:
+        secret = await memory.store_turn("The code of the safe is heron.")
+        kept = await memory.store_turn("Bees sleep in winter.")
+        await memory.flush()
+        line = ErasureLine(user_id=stack.user(), kind="Turn", id=secret.id, erased_at=datetime(2999, 1, 1, tzinfo=UTC))
+        done = await erase_again_from_list(memory.engine, [line.model_dump_json()])
+        assert list(done.erased) == [stack.user()]
+        following = memory.engine.graph_projection
+        assert following is not None
+        assert list(await following.graph.record_seqs("Turn", memory.scope)) == [kept.id]
+        assert set((await memory.lag()).values()) == {0}
