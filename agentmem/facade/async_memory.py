@@ -136,10 +136,10 @@ class AsyncAgentMemory(AsyncSubsystems):
         """Store one turn and return it as stored; acknowledged when it is committed, before any model runs.
 
         `turn` is text, a Turn, a mapping with `content` and optionally `role, turn_id, speaker, timestamp,
-        conversation_id, conversation_title, metadata`, or a message as OpenAI, Anthropic, Gemini or LangChain have it. With a `turn_id`
-        (or `idempotency_key`) a retry returns the first result; another payload under it is a Conflict. A timestamp is
-        a datetime, a date or ISO 8601 text, UTC without an offset; None is now. Raises InvalidRecord before anything
-        is written, NotFound when that turn was erased since.
+        conversation_id, conversation_title, metadata`, or a message as OpenAI, Anthropic, Gemini or LangChain have it.
+        With a `turn_id` (or `idempotency_key`) a retry returns the first result; another payload under it is a
+        Conflict. A timestamp is a datetime, a date or ISO 8601 text, UTC without an offset; None is now. Raises
+        InvalidRecord before anything is written, NotFound when that turn was erased since.
         """
         if isinstance(turn, str):
             turn = {

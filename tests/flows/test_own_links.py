@@ -54,5 +54,6 @@ async def test_links_are_there_when_a_write_returns_and_gone_when_it_ends(home: 
             found = await memory.remember("What does the firm of Ann Archer sell?", top_k=30)
             assert fact.id in [each.id for each in found.facts]
             assert found.notices == ()
+            await memory.forget(fact.id)
             await memory.forget(job.id)
             assert await memory.semantic.get_entity_graph([ann.id]) == type(graph)((ann,), (), ())
