@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 
 from agentmem.core.changes import AuditEntry, Change, JournalEntry
 from agentmem.core.columns import Floats, Ints, RecordColumnBatch
+from agentmem.core.edges import EdgeTriple
 from agentmem.core.record import Key, Record
 from agentmem.core.records import Edge
 from agentmem.core.scope import Operator, Scope
@@ -334,6 +335,10 @@ class GraphStore(Protocol):
     async def edges(
         self, keys: Sequence[Key], scope: Scope, kinds: Collection[str] | None = None, limit: int = 1000
     ) -> list[Edge]: ...
+
+    async def links(self, keys: Sequence[Key], scope: Scope, kinds: Collection[str], limit: int) -> list[EdgeTriple]:
+        """The edges at these records by kind and ends alone: of each record and kind the latest `limit`."""
+        ...
 
     async def rebuild(self, scope: Scope) -> int:
         """Make the user's edges again from current records; returns how many join two of them."""

@@ -19,6 +19,7 @@ from agentmem.core.scope import Scope
 from agentmem.errors import InvalidRecord
 from agentmem.stores.neo4j import Neo4jGraph
 from agentmem.stores.sql import graph
+from agentmem.stores.sql.graph import SqlGraph
 from agentmem.stores.sql.log import SqlLog
 from agentmem.stores.sqlite import SqliteLog
 from agentmem.text.templates import load_templates
@@ -236,6 +237,26 @@ async def test_a_hub_of_one_kind_does_not_hide_the_others(kept: LogWithGraph) ->
     found = await kept.find_neighbors(("Entity", "hub"), depth=1, limit=10)
     assert ("friend", 1) in found
     assert [name for name, _ in found][1:] == [f"t{n:03}" for n in range(190, 199)]
+
+
+@pytest.mark.parametrize(
+    "kept", ["sqlite", pytest.param("postgres", marks=pytest.mark.server("postgres"))], indirect=True
+)
+async def test_links_are_the_latest_of_each_record(kept: LogWithGraph) -> None:
+    assert isinstance(kept.graph, SqlGraph)
+    await kept.write_records(build_entity("hub"), build_entity("rare"), build_entity("far"))
+    for n in range(5):
+        await kept.write_records(build_fact(f"f{n}", claim=f"{n}", entity_ids=("hub", "rare") if n == 1 else ("hub",)))
+    await kept.write_records(build_edge("r", EdgeKind.KNOWS, "rare", "far"))
+    asked = [("Entity", "hub"), ("Entity", "rare"), ("Entity", "unheard of")]
+    links = await kept.graph.links(asked, kept.ann, {EdgeKind.ABOUT}, 2)
+    assert [(told[1], entity[1]) for _, told, entity in links] == [("f1", "rare"), ("f3", "hub"), ("f4", "hub")]
+    everything = await kept.graph.links(asked, kept.ann, set(EdgeKind), 100)
+    assert everything == sorted(
+        (each.edge_kind, (ENDPOINT_LABELS[each.edge_kind][0], each.source), ("Entity", each.target))
+        for each in await kept.graph.edges(asked, kept.ann)
+    )
+    assert await kept.graph.links(asked, kept.bob, set(EdgeKind), 100) == []
 
 
 async def test_a_goal_belongs_to_the_user_record_once_there_is_one(kept: LogWithGraph) -> None:

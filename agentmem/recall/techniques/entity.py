@@ -43,7 +43,7 @@ class Options(TechniqueOptions):
         default=200,
         ge=1,
         le=1000,
-        description="How many of the records that tell of one entity are used at most.",
+        description="How many of the records that tell of a named entity are used at most.",
     )
 
 
@@ -73,6 +73,7 @@ async def search_links(
     _raise_bonus(bonus, context, (entity.key for entity in named), named_bonus)
     start = [entity.key for entity in named]
     reached = await context.graph.neighbors(start, context.scope, RELATION_KINDS, options.depth, MAX_RELATED_ENTITIES)
+    reached = [neighbor for neighbor in reached if neighbor.key[0] == Entity.__name__]  # not the user
     near = dict.fromkeys(start, 1.0)
     words = set(tokenize(query.parsed.text))
     for neighbor in reached:  # nearest first, so that where it was reached from is known
@@ -81,8 +82,10 @@ async def search_links(
         asked = bool(words & set(tokenize(_relation_name(neighbor.edge))))
         near[before] = min(near[before], 1.0) if asked else near[before]  # only on the way to who is asked about
         near[neighbor.key] = ASKED_FACTOR if asked and near[before] >= 1 else STEP_SHARE * near[before]
-    for keys in (start, [neighbor.key for neighbor in reached]):
-        for told, worth in (await _find_evidence(keys, near, context, options.limit)).items():
+    around = [neighbor.key for neighbor in reached]
+    share = max(options.limit // max(len(around), 1), 2 * MAX_UNDIVIDED_RECORDS)
+    for keys, limit in ((start, options.limit), (around, min(share, options.limit))):
+        for told, worth in (await _find_evidence(keys, near, context, limit)).items():
             _raise_bonus(bonus, context, [told], linked_bonus * worth)
     for neighbor in reached:
         _raise_bonus(bonus, context, [neighbor.key], linked_bonus * near[neighbor.key])
@@ -103,29 +106,14 @@ def _relation_name(edge: Edge) -> str:
 async def _find_evidence(
     keys: Sequence[Key], entity_weights: Mapping[Key, float], context: SearchContext, limit: int
 ) -> dict[Key, float]:
-    """Facts about these entities and turns that name them, with what reaches each."""
-    edges = await _read_evidence_edges(keys, context, limit)
-    crowd = Counter(edge.target for edge in edges)
+    """Facts about these entities and turns that name them, with what reaches each; of each entity `limit` at most."""
+    links = await context.graph.links(keys, context.scope, EVIDENCE_EDGE_KINDS, limit) if keys else []
+    crowd = Counter(entity for _, _, entity in links)
     worth: dict[Key, float] = {}
-    for edge in edges:
-        told = ("Fact" if edge.edge_kind is EdgeKind.ABOUT else "Turn", edge.source)
-        share = entity_weights.get(("Entity", edge.target), 0.0) * min(1.0, MAX_UNDIVIDED_RECORDS / crowd[edge.target])
+    for _, told, entity in links:
+        share = entity_weights.get(entity, 0.0) * min(1.0, MAX_UNDIVIDED_RECORDS / crowd[entity])
         worth[told] = max(worth.get(told, 0.0), share)
     return worth
-
-
-async def _read_evidence_edges(keys: Sequence[Key], context: SearchContext, limit: int) -> list[Edge]:
-    """At most `limit` edges of evidence of each entity.
-
-    A cut list of all of them has the first by id: mostly those of the hub, and of the others too few to be told from
-    entities that few records tell of.
-    """
-    edges = await context.graph.edges(keys, context.scope, EVIDENCE_EDGE_KINDS, limit) if keys else []
-    if len(edges) < limit or len(keys) == 1:
-        return edges
-    return [
-        edge for key in keys for edge in await context.graph.edges([key], context.scope, EVIDENCE_EDGE_KINDS, limit)
-    ]
 
 
 async def _find_candidates(query: RecallQuery, context: SearchContext) -> list[int]:

@@ -74,7 +74,7 @@ SELECT user_id FROM projection_watermarks WHERE projection = 'edges' ORDER BY us
 DELETE FROM projection_watermarks WHERE projection = 'edges' AND user_id = %(user_id)s
 
 -- name: starts
-SELECT r.slot, r.kind FROM unnest(%(kinds)s::text[], %(ids)s::text[]) WITH ORDINALITY AS w (kind, id, place)
+SELECT r.slot, r.kind, r.id FROM unnest(%(kinds)s::text[], %(ids)s::text[]) WITH ORDINALITY AS w (kind, id, place)
 JOIN memory_records r ON r.user_id = %(user_id)s AND r.kind = w.kind AND r.id = w.id
 WHERE r.channel = ANY(%(channels)s::text[]) AND r.status NOT IN ('forgotten', 'archived')
           AND (%(retired)s::boolean OR (r.superseded_at IS NULL AND (r.valid_to IS NULL OR r.valid_to > %(now)s)))

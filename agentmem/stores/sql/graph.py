@@ -209,6 +209,11 @@ class SqlGraph:
         walk.params["retired"] = kinds is not None and set(kinds) == {EdgeKind.SUPERSEDES}
         return await self._database.query(scope, lambda db: walk.edges(db, keys, limit), by_key=True)
 
+    async def links(self, keys: Sequence[Key], scope: Scope, kinds: Collection[str], limit: int) -> list[EdgeTriple]:
+        """What `edges` finds, without times and properties: of each record and kind those recorded last, `limit`."""
+        walk = self._build_walk(scope, kinds, limit=limit)
+        return await self._database.query(scope, lambda db: walk.links(db, keys), by_key=True)
+
     async def rebuild(self, scope: Scope) -> int:
         """Make the user's edges again, in all channels; returns how many join two current records."""
         user_id = scope.user_id
@@ -243,7 +248,7 @@ class _GraphWalk:
 
     async def neighbors(self, db: SqlConnection, keys: Sequence[Key], depth: int, limit: int) -> list[Neighbor]:
         """Records within `depth` steps, nearest first, then by id; of a hop, no more than the limit leaves."""
-        frontier = await self._find_starts(db, keys)
+        frontier = {ordinal: kind for ordinal, (kind, _) in (await self._find_starts(db, keys)).items()}
         seen = set(frontier)
         reached: list[tuple[Key, int, _EdgeStep]] = []
         for distance in range(1, depth + 1):
@@ -263,13 +268,25 @@ class _GraphWalk:
 
     async def edges(self, db: SqlConnection, keys: Sequence[Key], limit: int) -> list[Edge]:
         """The edges at these records, by kind, source, target and id."""
-        steps = dict.fromkeys(step for _, _, step in await self._hop(db, await self._find_starts(db, keys)))
+        starts = await self._find_starts(db, keys)
+        hop = await self._hop(db, {ordinal: kind for ordinal, (kind, _) in starts.items()})
+        steps = dict.fromkeys(step for _, _, step in hop)
         edges = await self._describe_edges(db, list(steps))
         return sorted(edges, key=lambda edge: (edge.edge_kind, edge.source, edge.target, edge.id))[:limit]
 
-    async def _find_starts(self, db: SqlConnection, keys: Sequence[Key]) -> dict[int, str]:
-        """The visible ones of these records: kinds by ordinal, in their order."""
-        return dict(await db.rows("graph.starts", **self.params, keys=Keys(keys)) if keys else [])
+    async def links(self, db: SqlConnection, keys: Sequence[Key]) -> list[EdgeTriple]:
+        """The edges at these records by kind and ends, each once."""
+        starts = await self._find_starts(db, keys)
+        hop = await self._hop(db, {ordinal: kind for ordinal, (kind, _) in starts.items()})
+        found = {
+            (EdgeKind(step.kind), starts.get(step.source, key), starts.get(step.target, key)) for _, key, step in hop
+        }
+        return sorted(found)
+
+    async def _find_starts(self, db: SqlConnection, keys: Sequence[Key]) -> dict[int, Key]:
+        """The visible ones of these records by ordinal, in their order."""
+        rows = await db.rows("graph.starts", **self.params, keys=Keys(keys)) if keys else []
+        return {ordinal: (kind, name) for ordinal, kind, name in rows}
 
     async def _hop(self, db: SqlConnection, frontier: Mapping[int, str]) -> list[tuple[int, Key, _EdgeStep]]:
         """Neighbors of records, by ordinal and kind: in their order, then by kind of edge, edges that go out first."""

@@ -62,7 +62,7 @@ SELECT source, kind, target, edge FROM graph_edges WHERE user_id = :user_id;
 DELETE FROM projection_watermarks WHERE projection = 'graph' AND user_id = :user_id;
 
 -- name: starts
-SELECT r.slot, r.kind FROM json_each(:keys) j
+SELECT r.slot, r.kind, r.id FROM json_each(:keys) j
 CROSS JOIN memory_records r ON r.user_id = :user_id AND r.kind = j.value ->> 0 AND r.id = j.value ->> 1
 WHERE r.channel IN (SELECT value FROM json_each(:channels)) AND r.status NOT IN ('forgotten', 'archived')
   AND (:retired OR (r.superseded_at IS NULL AND (r.valid_to IS NULL OR r.valid_to > :now)))
