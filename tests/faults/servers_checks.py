@@ -123,6 +123,7 @@ async def read_snapshot(memory: AsyncAgentMemory) -> dict[str, Any]:
     left = {"id", "user_id", "recorded_at", "operation_id", "superseded_at", "superseded_by", "supersedes", "timestamp"}
     left |= {"created_at", "updated_at", "valid_from", "valid_to", "started_at", "stale_since", "first_seen"}
     left |= {"consolidated", "said_at", "first_said_at", "entity_ids"}
+    left |= {"subject_entity_id", "value_entity_id"}
     records = await checks.read_current(engine, scope, *KINDS)
     return {
         "journal": [
