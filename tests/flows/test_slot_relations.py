@@ -109,6 +109,13 @@ def test_an_erased_entity_leaves_its_id_nowhere(memory: AgentMemory) -> None:
     assert (left.entity_ids, left.subject_entity_id, left.value_entity_id) == ((ola,), ola, None)
 
 
+def test_a_fact_hangs_on_the_user_as_long_as_the_user_is_its_subject(memory: AgentMemory) -> None:
+    fact = memory.learn_fact("Sings in a choir", subject="user", slot="")
+    assert fact.subject_entity_id == "profile"
+    assert memory.semantic.update_fact(fact.id, subject="Anna").subject_entity_id is None
+    assert memory.semantic.update_fact(fact.id, subject="user").subject_entity_id == "profile"
+
+
 def test_no_walk_goes_on_through_the_user(memory: AgentMemory) -> None:
     anna, acme = add(memory, "Anna", "Acme")
     memory.learn_fact("The user's partner is Anna", slot="partner", value="Anna", entity_ids=[anna])

@@ -154,9 +154,11 @@ async def resolve_subject(context: MemoryContext, draft: Fact, pending: Collecti
 
 
 def name_user(fact: Fact) -> Fact:
-    """The fact with the id of the User record, where the user is its subject."""
+    """The fact with the id of the User record where the user is its subject, and without it elsewhere."""
     is_own = fact.subject.casefold() == USER_SUBJECT
-    return fact.model_copy(update={"subject_entity_id": PROFILE_ID}) if is_own else fact
+    if is_own == (fact.subject_entity_id == PROFILE_ID):
+        return fact
+    return fact.model_copy(update={"subject_entity_id": PROFILE_ID if is_own else None})
 
 
 def _affirm_end(draft: Fact, slot: NamedSlot, words: ClaimWords) -> tuple[Fact, ClaimWords]:

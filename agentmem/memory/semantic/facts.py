@@ -281,7 +281,8 @@ class Facts:
                 return await self._build_corrected_belief_change(write, old, said)
             # another claim without a value says nothing sure of the slot
             open_claim = {"slot": "", "value": ""} if old.slot and claim not in (None, old.claim) else {}
-            new, named = await self._resolve_references(replace_validated(old, **{**open_claim, **said}), given)
+            changed = name_user(replace_validated(old, **{**open_claim, **said}))
+            new, named = await self._resolve_references(changed, given)
             if (new.claim, new.valid_from, new.valid_to) == (old.claim, old.valid_from, old.valid_to):
                 return write.build_change(new, expected_versions={**named, old.key: old.seq})
             return await self._build_successor_change(write, old, new, named, is_correction=True)
