@@ -13,6 +13,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from agentmem.core.documents import Document
     from agentmem.core.procedural_records import Outcome, Procedure, Schedule, Strategy, Tool, ToolInvocation
     from agentmem.core.record import Record, Status
     from agentmem.core.records import Conversation, Edge, EdgeKind, Entity, Fact, Goal, Review, Synopsis, Turn, User
@@ -46,6 +47,7 @@ if TYPE_CHECKING:
     from agentmem.jobs.worker import ConsolidationWorker
     from agentmem.memory.context import Diff, ErasureReceipt, ForgetReceipt
     from agentmem.memory.curation import Curation, ReviewItem
+    from agentmem.memory.documents import DocumentDraft, DocumentMatch, Documents
     from agentmem.memory.episodic import EpisodicMemory, StoredTurns
     from agentmem.memory.goals import GoalNode, Goals
     from agentmem.memory.graph.knowledge_graph import CentralEntities, Communities, GraphPaths, KnowledgeGraph
@@ -91,6 +93,10 @@ __all__ = [
     "CorruptStore",
     "Curation",
     "Diff",
+    "Document",
+    "DocumentDraft",
+    "DocumentMatch",
+    "Documents",
     "Edge",
     "EdgeKind",
     "Embedder",
@@ -161,6 +167,10 @@ _PUBLIC_MODULES = {
     "AuditView": "agentmem.recall.audit",
     "Curation": "agentmem.memory.curation",
     "Diff": "agentmem.memory.context",
+    "Document": "agentmem.core.documents",
+    "DocumentDraft": "agentmem.memory.documents",
+    "DocumentMatch": "agentmem.memory.documents",
+    "Documents": "agentmem.memory.documents",
     "ErasureReceipt": "agentmem.memory.context",
     "ForgetReceipt": "agentmem.memory.context",
     "ErasureScan": "agentmem.stores.values",

@@ -6,6 +6,7 @@ import asyncio
 import os
 import threading
 from collections.abc import Callable, Coroutine
+from concurrent.futures import Future
 from functools import wraps
 from typing import Any, Concatenate, Generic, ParamSpec, TypeVar
 
@@ -39,6 +40,10 @@ class BackgroundLoop:
                 "this call waits, and was made from a coroutine that agentmem runs; use asyncio.to_thread"
             )
         return asyncio.run_coroutine_threadsafe(coroutine, loop).result()
+
+    def submit(self, coroutine: Coroutine[Any, Any, T]) -> Future[T]:
+        """The same without waiting: what the coroutine will have returned."""
+        return asyncio.run_coroutine_threadsafe(coroutine, self._ensure_running())
 
     def _ensure_running(self) -> asyncio.AbstractEventLoop:
         with self._lock:

@@ -19,6 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from agentmem.core.clock import add_time, from_micros, to_micros
+from agentmem.core.documents import Document
 from agentmem.core.procedural_records import Schedule
 from agentmem.core.record import Record, Status
 from agentmem.core.records import Conversation, Entity, Fact
@@ -291,6 +292,8 @@ def next_due(
     What a job has to do something about stays due since it was crossed, so that missed days are not lost: promotion,
     forgetting, putting away. Entering and leaving the danger zone is due only when it lies ahead.
     """
+    if isinstance(record, Document):  # also one that is kept out of recall
+        return NextDue(record.expires_at, CLEANUP) if record.expires_at is not None else NextDue()
     if not _is_active(record):
         return NextDue()
     if isinstance(record, Schedule):

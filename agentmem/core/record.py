@@ -91,6 +91,7 @@ class Record(BaseModel):
     NON_PAYLOAD_FIELDS: ClassVar[frozenset[str]] = frozenset(
         {"user_id", "id", "channel", "recorded_at", "seq", "operation_id", "fallen_premise", "doubt_words"}
     )
+    IS_IN_GRAPH: ClassVar[bool] = True  # whether Neo4j has it: what programs keep for themselves is not knowledge
 
     def __repr_args__(self) -> Iterator[tuple[str | None, Any]]:
         """The id, and what differs from the defaults; not what the log has set."""

@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import accumulate
 from weakref import WeakValueDictionary
 
 import numpy as np
@@ -16,7 +17,9 @@ from numpy.typing import NDArray
 from agentmem.core.changes import JournalEntry, StoredRecord
 from agentmem.core.clock import Clock
 from agentmem.core.columns import RecordColumns
+from agentmem.core.documents import Document
 from agentmem.core.event_loop import Backoff
+from agentmem.core.record import Record
 from agentmem.core.redaction import failure_reason
 from agentmem.core.scope import Scope
 from agentmem.core.telemetry import WARNING, log_event
@@ -32,7 +35,7 @@ BACKOFF_SECONDS = 30.0  # seconds without tries after a model failed
 MAX_ATTEMPTS = 3  # of one change, before it is parked
 MAX_TRACKED_USERS = 10_000  # whose watermark is remembered, to spare a read per write
 # kinds whose text may change; a changed claim is a new Fact, a turn is verbatim
-MUTABLE_TEXT_KINDS = ("Entity", "Goal")
+MUTABLE_TEXT_KINDS = ("Entity", "Goal", "Document")
 
 RecordChunks = list[tuple[StoredRecord, Chunk]]
 
@@ -246,9 +249,7 @@ class VectorProjection:
     def _chunk_records(self, fresh: Sequence[StoredRecord]) -> RecordChunks:
         sentences = SENTENCE in self.embedder.granularities
         return [
-            (stored, piece)
-            for stored in fresh
-            for piece in chunk_text(stored.record.embedding_text(), include_sentences=sentences)
+            (stored, piece) for stored in fresh for piece in _chunk_record(stored.record, include_sentences=sentences)
         ]
 
     def _build_rows(
@@ -298,6 +299,15 @@ class VectorProjection:
                 f"{embedder.identity} should give finite vectors of shape {wanted}, gave {vectors.shape}"
             )
         return vectors
+
+
+def _chunk_record(record: Record, *, include_sentences: bool) -> list[Chunk]:
+    """The passages of a record. Each of several texts of a document is one, so that it is found by one alone."""
+    if not isinstance(record, Document) or len(record.texts) < 2:
+        return chunk_text(record.embedding_text(), include_sentences=include_sentences)
+    starts = accumulate((len(text) + 1 for text in record.texts), initial=0)  # a line each
+    spans = [(start, start + len(text), text) for start, text in zip(starts, record.texts, strict=False)]
+    return [Chunk(WHOLE, 0, *spans[0]), *(Chunk(SENTENCE, part, *span) for part, span in enumerate(spans, 1))]
 
 
 def _select_for_embedding(entries: Sequence[JournalEntry]) -> tuple[list[StoredRecord], list[int]]:

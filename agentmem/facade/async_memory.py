@@ -325,6 +325,7 @@ class AsyncAgentMemory(AsyncSubsystems):
             "episodic",
             "semantic",
             "procedural",
+            "documents",
         ),
         techniques: Sequence[str] | None = None,
         exclude: Annotated[Sequence[str] | str | None, "Records to leave out; by default the turn that asks."] = None,

@@ -14,6 +14,7 @@ from agentmem.recall.audit import AuditView
 from agentmem.settings.settings import Settings
 
 if TYPE_CHECKING:  # what not every program uses is loaded where it is first asked for
+    from agentmem.memory.documents import Documents
     from agentmem.memory.goals import Goals
     from agentmem.memory.graph.knowledge_graph import KnowledgeGraph
     from agentmem.memory.procedural.memory import ProceduralMemory
@@ -71,6 +72,13 @@ class AsyncSubsystems:
         from agentmem.memory.procedural.memory import ProceduralMemory
 
         return ProceduralMemory(self._context)
+
+    @cached_property
+    def documents(self) -> Documents:
+        """What programs keep under names, exactly as given."""
+        from agentmem.memory.documents import Documents
+
+        return Documents(self._context)
 
     @cached_property
     def goals(self) -> Goals:

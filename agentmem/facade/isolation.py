@@ -263,7 +263,7 @@ def _query_variants(query: str) -> list[str]:
 
 def _snapshot_bundle(bundle: MemoryBundle) -> Mapping[str, Any]:
     """All that a bundle says, without what belongs to the single recall."""
-    lists = ("turns", "facts", "entities", "strategies", "procedures", "goals")
+    lists = ("turns", "facts", "entities", "strategies", "procedures", "goals", "documents")
     return {
         **{name: [(record.kind, record.id, record.seq) for record in getattr(bundle, name)] for name in lists},
         "ranking": [(item.record.key, item.score, item.why) for item in bundle.items],

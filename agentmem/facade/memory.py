@@ -19,6 +19,7 @@ if TYPE_CHECKING:  # what not every program uses is loaded where it is first ask
     from agentmem.facade.sync_subsystems import (
         SyncAuditView,
         SyncCuration,
+        SyncDocuments,
         SyncEpisodicMemory,
         SyncGoals,
         SyncKnowledgeGraph,
@@ -80,6 +81,13 @@ class AgentMemory(SyncFacade[AsyncAgentMemory]):
         return SyncProceduralMemory(self._inner.procedural)
 
     @cached_property
+    def documents(self) -> SyncDocuments:
+        """What programs keep under names, exactly as given."""
+        from agentmem.facade.sync_subsystems import SyncDocuments
+
+        return SyncDocuments(self._inner.documents)
+
+    @cached_property
     def goals(self) -> SyncGoals:
         """What is to be reached."""
         from agentmem.facade.sync_subsystems import SyncGoals
@@ -138,6 +146,11 @@ class AgentMemory(SyncFacade[AsyncAgentMemory]):
         other._inner = self._inner.scoped(**view)
         other._context = other._inner._context
         return other
+
+    @property
+    def async_view(self) -> AsyncAgentMemory:
+        """The memory behind this face. Its verbs run on the background loop alone."""
+        return self._inner
 
     def __enter__(self) -> AgentMemory:
         return self

@@ -8,6 +8,7 @@ from typing import Any
 from agentmem.core.event_loop import BACKGROUND_LOOP, SyncFacade, async_to_sync
 from agentmem.core.records import Goal
 from agentmem.memory.curation import Curation
+from agentmem.memory.documents import Documents
 from agentmem.memory.episodic import EpisodicMemory
 from agentmem.memory.goals import Goals, GoalSession
 from agentmem.memory.graph.knowledge_graph import KnowledgeGraph
@@ -29,6 +30,24 @@ class SyncEpisodicMemory(SyncFacade[EpisodicMemory]):
     delete_conversation = async_to_sync(EpisodicMemory.delete_conversation)
     start_session = async_to_sync(EpisodicMemory.start_session)
     clear_channel = async_to_sync(EpisodicMemory.clear_channel)
+
+
+class SyncDocuments(SyncFacade[Documents]):
+    """What programs keep under names, exactly as given."""
+
+    put = async_to_sync(Documents.put)
+    write = async_to_sync(Documents.write)
+    append = async_to_sync(Documents.append)
+    pop = async_to_sync(Documents.pop)
+    clear = async_to_sync(Documents.clear)
+    delete = async_to_sync(Documents.delete)
+    refresh = async_to_sync(Documents.refresh)
+    remove_expired = async_to_sync(Documents.remove_expired)
+    get = async_to_sync(Documents.get)
+    read_many = async_to_sync(Documents.read_many)
+    find = async_to_sync(Documents.find)
+    search = async_to_sync(Documents.search)
+    list_namespaces = async_to_sync(Documents.list_namespaces)
 
 
 class SyncStoredRecords(SyncFacade[StoredRecords]):

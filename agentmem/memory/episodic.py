@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import Annotated, Any, Literal, get_args
@@ -123,8 +123,19 @@ class EpisodicMemory:
         stored.skipped = tuple(sorted(skipped, key=lambda each: each.index))
         return stored
 
-    async def _store_prepared(self, prepared: Mapping[int, PreparedTurn], idempotency_key: str | None) -> list[Turn]:
-        if not prepared:
+    async def store_beside(
+        self, turns: Sequence[Mapping[str, Any]], build_more: Callable[[WriteAttempt], Sequence[Change]]
+    ) -> None:
+        """Store turns, and in the same transaction what `build_more` makes."""
+        await self._store_prepared(self._prepare_turns(turns, "raise")[0], None, build_more)
+
+    async def _store_prepared(
+        self,
+        prepared: Mapping[int, PreparedTurn],
+        idempotency_key: str | None,
+        build_more: Callable[[WriteAttempt], Sequence[Change]] | None = None,
+    ) -> list[Turn]:
+        if not prepared and build_more is None:
             return []
         engine, scope, given = self._context.engine, self._context.scope, list(prepared.values())
         written, order = dict[str, JournalEntry](), list[str]()
@@ -139,7 +150,8 @@ class EpisodicMemory:
             order[:] = [change.change_id for change in changes]
             fresh = {change.change_id: change for change in changes if change.change_id not in written}
             announced[:] = await build_announcements(self._context, list(fresh.values()), silent_mark=IMPORTED_MARK)
-            return [*fresh.values(), *(each.change for each in announced)]
+            more = build_more(write) if build_more else ()
+            return [*fresh.values(), *(each.change for each in announced), *more]
 
         seen = engine.session.is_shared or engine.settings.current_md  # by other programs, or by people
         live = self._cache_turns if seen and len(given) <= MAX_LIVE_TURNS else None

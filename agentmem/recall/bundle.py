@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from agentmem.core.clock import add_time
+from agentmem.core.documents import Document
 from agentmem.core.jsonable import to_jsonable
 from agentmem.core.record import Key, Record
 from agentmem.core.records import Entity, Fact, Goal, R, Synopsis, SynopsisSection, Turn, User
@@ -110,6 +111,7 @@ class MemoryBundle:
     strategies: tuple[Record, ...] = ()
     procedures: tuple[Record, ...] = ()
     goals: tuple[Goal, ...] = ()
+    documents: tuple[Document, ...] = ()
     user_context: Mapping[str, Any] = field(default_factory=dict)
     thread_leads: tuple[ThreadLead, ...] = ()
     notices: tuple[str, ...] = ()
@@ -150,7 +152,7 @@ class MemoryBundle:
         `counter` counts the tokens of a text; without one they are a quarter of its characters, rounded up. `ids` shows
         the ids of records.
         """
-        known = (*self.goals, *self.facts, *self.entities, *self.strategies, *self.procedures)
+        known = (*self.goals, *self.facts, *self.entities, *self.strategies, *self.procedures, *self.documents)
         profile = {name: value for name, value in self.user_context.items() if name != SYNOPSIS_KEY}
         held = [fact for fact in self.facts if fact.slot]
         lines = build_belief_lines(group_by_slot(held, self.receipt.at), self.receipt.at)
@@ -201,6 +203,7 @@ class DeliveredRecords:
             strategies=tuple(self.records_by_kind.get("Strategy", ())),
             procedures=tuple(self.records_by_kind.get("Procedure", ())),
             goals=self._open_goals(),
+            documents=self._select_type(Document),
             user_context=self.user_context,
             thread_leads=self.thread_leads,
             notices=(*receipt.notices, *_unknown_notices(self.records_by_kind.get("Fact", ()))),

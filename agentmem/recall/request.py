@@ -14,11 +14,16 @@ from agentmem.core.record import MAX_TEXT_CHARS
 from agentmem.errors import InvalidRecord, RateLimited
 from agentmem.text.query_parser import ParsedQuery
 
-RecallGroup = Literal["episodic", "semantic", "procedural"]
+RecallGroup = Literal["episodic", "semantic", "procedural", "documents"]
 MAX_QUERY_CHARS = 10_000  # that are searched by
 MAX_RESULTS = 100
 MAX_EXCLUDED = 1000  # ids
-KINDS_BY_GROUP = {"episodic": ("Turn",), "semantic": ("Fact", "Entity"), "procedural": ("Strategy", "Procedure")}
+KINDS_BY_GROUP = {
+    "episodic": ("Turn",),
+    "semantic": ("Fact", "Entity"),
+    "procedural": ("Strategy", "Procedure"),
+    "documents": ("Document",),
+}
 ALWAYS_INCLUDED_KINDS = ("Goal",)
 
 MAX_TRACKED_USERS = 10_000

@@ -16,7 +16,13 @@ from agentmem.stores.job_queue import DueDate
 from agentmem.stores.values import RecordUsage
 from agentmem.stores.write_plan import WritePlan
 
-DUE_KINDS = ("Conversation", "Entity", "Fact", "Schedule")  # the kinds that a job looks at when their time has come
+DUE_KINDS = (
+    "Conversation",
+    "Document",
+    "Entity",
+    "Fact",
+    "Schedule",
+)  # the kinds that a job looks at when their time has come
 RESTORING_OPERATIONS = ("undo", "restore")
 ARCHIVING_JOBS = (GC, CLEANUP)
 DEFAULT_POLICY: LifecyclePolicy = LifecycleSettings()

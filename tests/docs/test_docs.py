@@ -35,6 +35,8 @@ PAGES = [
     "docs/context.md",
     "docs/monitoring.md",
     "docs/beliefs.md",
+    "docs/documents.md",
+    "docs/adapters/langgraph.md",
 ]
 BLOCKS = [
     (page, number, code, shown if page in EXACT else "")

@@ -14,6 +14,7 @@ from agentmem import AgentMemory, AsyncAgentMemory, EdgeKind, Entity, Fact, NotF
 from agentmem.facade.sync_subsystems import (
     SyncAuditView,
     SyncCuration,
+    SyncDocuments,
     SyncEpisodicMemory,
     SyncGoals,
     SyncKnowledgeGraph,
@@ -24,6 +25,7 @@ from agentmem.facade.sync_subsystems import (
     SyncWorkingMemory,
 )
 from agentmem.memory.curation import Curation
+from agentmem.memory.documents import Documents
 from agentmem.memory.episodic import EpisodicMemory
 from agentmem.memory.goals import Goals
 from agentmem.memory.graph.knowledge_graph import KnowledgeGraph
@@ -39,7 +41,8 @@ from tests.flows.given import ManualClock, bundle_texts, context_of, engine_of, 
 # Verbs that the everyday object offers, and steps that no caller takes: a subsystem's blocking face leaves them out.
 INSIDE = {
     AsyncAgentMemory: {"open"},
-    EpisodicMemory: {"store"},
+    Documents: set(),
+    EpisodicMemory: {"store", "store_beside"},
     SemanticMemory: {
         "learn_fact",
         "upsert_entity",
@@ -60,6 +63,7 @@ INSIDE = {
 }
 FACES = [
     (AsyncAgentMemory, AgentMemory),
+    (Documents, SyncDocuments),
     (EpisodicMemory, SyncEpisodicMemory),
     (KnowledgeGraph, SyncKnowledgeGraph),
     (SemanticMemory, SyncSemanticMemory),

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from agentmem.recall.request import RecallGroup
 
 
-_GROUPS: tuple[RecallGroup, ...] = ("episodic", "semantic", "procedural")
+_GROUPS: tuple[RecallGroup, ...] = ("episodic", "semantic", "procedural", "documents")
 
 
 @click.command("remember", short_help="Recall for a question.")

@@ -1,8 +1,8 @@
 """What has been silent for long is put away: conversations are marked as archived, faded entities are forgotten softly.
 
 A conversation's turns stay findable: they are what the user said, and the mark only says that nothing goes on there. It
-is taken off when the conversation goes on. With `ltm_retention_days`, long-lived facts that nobody recorded or used for
-so many days are archived, too.
+is taken off when the conversation goes on. Documents whose time to live has passed are deleted. With
+`ltm_retention_days`, long-lived facts that nobody recorded or used for so many days are archived, too.
 """
 
 from __future__ import annotations
@@ -14,14 +14,17 @@ import numpy as np
 
 from agentmem.core.clock import add_time, from_micros, to_micros
 from agentmem.core.columns import HIDDEN_STATUSES, MAX_TIME
+from agentmem.core.documents import Document
 from agentmem.core.lifecycle import CLEANUP, decay_start, is_due, next_due, salience_now
 from agentmem.core.record import Record, Status
 from agentmem.core.records import RELATION_KINDS, Conversation, EdgeKind, Entity, Fact
-from agentmem.core.scope import Scope
+from agentmem.core.scope import Scope, channel_scope
 from agentmem.errors import StoreUnavailable
 from agentmem.jobs.due_records import PAGE_SIZE, DueRecordsRun
 from agentmem.jobs.job import Job
 from agentmem.jobs.runner import build_leased_run
+from agentmem.memory.context import MemoryContext
+from agentmem.memory.documents import Documents
 from agentmem.stores.job_queue import DueDate
 
 PROTECTED_ENTITY_TYPES = frozenset({"user", "agent"})  # who they are is given, however seldom they are spoken of
@@ -31,7 +34,7 @@ EDGE_PAGE_SIZE = 1000  # edges asked for in one go
 
 class _CleanupRun(DueRecordsRun):
     async def run_all(self) -> None:
-        """Put away what is due. Counts: `archived`, `reopened`, `forgotten` and `kept` records; notes say why.
+        """Put away what is due. Counts: `archived`, `reopened`, `forgotten`, `expired`, `kept` records; notes say why.
 
         With `options.retry_parked` all long-lived facts are looked at, not only those stored since `ltm_retention_days`
         was set.
@@ -53,7 +56,8 @@ async def _clean_page(work: DueRecordsRun, records: Sequence[Record]) -> None:
     await _archive_conversations(work, [record for record in records if isinstance(record, Conversation)])
     await _forget_entities(work, [record for record in records if isinstance(record, Entity)])
     await _archive_facts(work, [record for record in records if isinstance(record, Fact)])
-    await work.reschedule([each for each in records if not isinstance(each, Conversation | Entity | Fact)])
+    await _remove_documents(work, [record for record in records if isinstance(record, Document)])
+    await work.reschedule([each for each in records if not isinstance(each, Conversation | Entity | Fact | Document)])
 
 
 # -- conversations
@@ -146,6 +150,19 @@ async def _find_referenced(work: DueRecordsRun, entities: Sequence[Entity]) -> s
         if len(found) < EDGE_PAGE_SIZE or not named:  # else those that were crowded out are asked for again
             return known
     return known
+
+
+# -- documents
+
+
+async def _remove_documents(work: DueRecordsRun, documents: Sequence[Document]) -> None:
+    gone = [each for each in documents if each.is_expired(work.now)]
+    await work.reschedule([each for each in documents if not each.is_expired(work.now)])
+    for channel in sorted({each.channel for each in gone}):
+        here = [each for each in gone if each.channel == channel]
+        view = Documents(MemoryContext(work.engine, channel_scope(work.scope.user_id, channel)))
+        for each in here if work.report.dry_run else await view.remove_expired(here):
+            work.add_note("expired", each, "its time to live has passed")
 
 
 # -- long-lived facts

@@ -29,7 +29,7 @@ class SearchHits(BaseModel):
     results: list[SearchHit]
 
 
-class Document(BaseModel):
+class FetchedDocument(BaseModel):
     """One record in full."""
 
     id: str
@@ -52,11 +52,11 @@ async def search(
 
 
 @tool("Fetch a record", is_read_only=True)
-async def fetch(memory: AsyncAgentMemory, id: Annotated[str, "From a search."]) -> Document:
+async def fetch(memory: AsyncAgentMemory, id: Annotated[str, "From a search."]) -> FetchedDocument:
     """One record in full, by its id."""
     record = await memory.get_record(id)
     found = describe_record(record, await memory.find_standing(record))
-    return Document(
+    return FetchedDocument(
         id=found.id,
         title=_title(found),
         text=found.text,

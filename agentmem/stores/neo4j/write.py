@@ -213,8 +213,9 @@ class GraphBatch:
     def upsert(self, user_id: str, records: Iterable[StoredRecord]) -> None:
         """These are current."""
         for stored in records:
-            self.removed.pop((user_id, stored.record.key), None)
-            self.upserts[user_id, stored.record.key] = stored
+            if stored.record.IS_IN_GRAPH:
+                self.removed.pop((user_id, stored.record.key), None)
+                self.upserts[user_id, stored.record.key] = stored
 
     def remove(self, user_id: str, keys: Iterable[Key]) -> None:
         """These are not."""

@@ -1,0 +1,376 @@
+"""Documents by namespace and name: put, read, listed, searched, and lists of them that grow at the end.
+
+They belong to the active channel alone: what another channel keeps under the same name is another document.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime, timedelta
+from typing import Any
+
+from agentmem.core.changes import Change, WriteAttempt
+from agentmem.core.clock import add_time, derive_id
+from agentmem.core.documents import Document, Namespace, build_path, check_namespace, dump_value
+from agentmem.core.plain_values import describe_value, has_visible
+from agentmem.core.record import Record, Status
+from agentmem.core.records import Turn, build_record
+from agentmem.core.scope import Scope
+from agentmem.errors import InvalidRecord, ScopeError
+from agentmem.memory.context import MemoryContext
+from agentmem.memory.episodic import EpisodicMemory
+from agentmem.memory.read_audit import audit_read
+from agentmem.stores.values import SENTENCE, WHOLE, Where
+
+PAGE_SIZE = 500  # documents read at a time
+MAX_WRITES = 10_000  # documents written in one transaction
+MAX_DOCUMENTS = 1_000_000  # of a namespace that is read or cleared whole
+KEPT = (Status.ACTIVE.value, Status.ARCHIVED.value)  # those in recall, and those kept out of it
+KIND = Document.__name__
+Matches = Callable[[Document], bool]
+Name = tuple[Sequence[str], str]  # a namespace, and the name in it
+
+
+@dataclass(frozen=True, slots=True)
+class DocumentDraft:
+    """A document to be written: any value of JSON's types under a name.
+
+    `texts` are what searches find it by. With `in_recall`, `remember` finds it by them, too. It lives `ttl_minutes`
+    after it was written or refreshed; None is for ever.
+    """
+
+    namespace: Sequence[str]
+    name: str
+    value: object
+    texts: Sequence[str] = ()
+    ttl_minutes: float | None = None
+    in_recall: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class DocumentMatch:
+    """A document that a search found, and its best cosine with the query."""
+
+    document: Document
+    score: float
+
+
+@dataclass
+class Documents:
+    """What programs keep under names, exactly as given."""
+
+    _context: MemoryContext
+
+    # -- writing
+
+    async def put(
+        self,
+        namespace: Sequence[str],
+        name: str,
+        value: object,
+        *,
+        texts: Sequence[str] = (),
+        ttl_minutes: float | None = None,
+        in_recall: bool = True,
+    ) -> Document:
+        """Store a value of JSON's types under a name, in place of the one that is there; see `DocumentDraft`.
+
+        Raises InvalidRecord naming the field, before anything is written.
+        """
+        return (await self.write([DocumentDraft(namespace, name, value, texts, ttl_minutes, in_recall)]))[0]
+
+    async def write(self, puts: Sequence[DocumentDraft], deletes: Sequence[Name] = ()) -> list[Document]:
+        """Write and delete documents in one transaction; returns those written, in the order given.
+
+        A name may be given once. Deleting what is not there does nothing. Raises InvalidRecord naming the field.
+        """
+        if len(puts) + len(deletes) > MAX_WRITES:
+            message = f"puts: at most {MAX_WRITES:,} documents at once, got {len(puts) + len(deletes):,}"
+            raise InvalidRecord(message, field="puts")
+        fresh = [self._build(draft) for draft in puts]
+        gone = [(KIND, self._derive_id(check_namespace(namespace), name)) for namespace, name in deletes]
+
+        async def build(write: WriteAttempt) -> list[Change]:
+            now, before = write.now, await self._read(record.id for record in fresh)
+            changes = [write.build_change(_stamp(record, before.get(record.id), now)) for record in fresh]
+            if gone:
+                changes.append(write.build_change(deletes=gone))
+            return self._number(changes)
+
+        entries = await self._context.engine.write_all(
+            self._context.scope, "put_documents", build, kind=KIND, details={"documents": len(fresh) + len(gone)}
+        )
+        return [record for entry in entries for record in _documents_of(each.record for each in entry.upserts)]
+
+    async def append(
+        self,
+        namespace: Sequence[str],
+        values: Sequence[object],
+        *,
+        turns: Mapping[int, Mapping[str, Any]] | None = None,
+    ) -> list[Document]:
+        """Add values at the end of a namespace, in one transaction and under new names; returns them in order.
+
+        `turns` are turns, as `store_turns` takes them, that say in words what the values of these positions hold: they
+        are stored with them, and forgotten with them.
+        """
+        if len(values) > MAX_WRITES:
+            raise InvalidRecord(f"values: at most {MAX_WRITES:,} at once, got {len(values):,}", field="values")
+        path, ids, spoken = check_namespace(namespace), self._context.engine.ids, turns or {}
+        fresh = [self._build(DocumentDraft(path, ids.new_id(), value)) for value in values]
+        named = {place: {**turn, "turn_id": ids.new_id()} for place, turn in spoken.items()}
+        fresh = [
+            each.model_copy(update={"turn_id": named[place]["turn_id"]}) if place in named else each
+            for place, each in enumerate(fresh)
+        ]
+
+        def build_more(write: WriteAttempt) -> list[Change]:
+            return self._number([write.build_change(_stamp(record, None, write.now)) for record in fresh])
+
+        if fresh:
+            await EpisodicMemory(self._context).store_beside([named[place] for place in sorted(named)], build_more)
+        return fresh
+
+    async def pop(self, namespace: Sequence[str]) -> Document | None:
+        """Take the last document out of a namespace, and return it; None when it is empty."""
+        where, popped = self._where(check_namespace(namespace)), list[Document]()
+
+        async def build(write: WriteAttempt) -> Change | None:
+            popped[:] = await self._find(where, 1)
+            return await self._build_removal(write, popped) if popped else None
+
+        await self._context.engine.write(self._context.scope, "pop_document", build, kind=KIND)
+        return popped[0] if popped else None
+
+    async def clear(self, namespace: Sequence[str]) -> int:
+        """Delete every document in a namespace and below it, with their turns; returns how many."""
+        where, gone = self._where(check_namespace(namespace)), list[Document]()
+
+        async def build(write: WriteAttempt) -> Change | None:
+            gone[:] = await self._find(where, MAX_DOCUMENTS)
+            return await self._build_removal(write, gone) if gone else None
+
+        await self._context.engine.write(self._context.scope, "clear_documents", build, kind=KIND)
+        return len(gone)
+
+    async def delete(self, namespace: Sequence[str], name: str) -> None:
+        """Delete a document; it stays in history until it is erased. Nothing happens when there is none."""
+        await self.write([], [(namespace, name)])
+
+    async def refresh(self, documents: Sequence[Document]) -> None:
+        """Let documents with a time to live live that long from now on; those changed or gone meanwhile stay so."""
+        wanted = {each.id: each.seq for each in documents if each.ttl_minutes is not None}
+
+        async def build(write: WriteAttempt) -> list[Change]:
+            now, found = write.now, await self._read(wanted)
+            same = [each for each in found.values() if each.seq == wanted[each.id]]
+            return self._number(
+                [
+                    write.build_change(
+                        each.model_copy(update={"expires_at": _expires_at(each, now)}),
+                        expected_versions={each.key: each.seq},
+                    )
+                    for each in same
+                ]
+            )
+
+        if wanted:
+            await self._context.engine.write_all(self._context.scope, "refresh_documents", build, kind=KIND)
+
+    async def remove_expired(self, documents: Sequence[Document] | None = None) -> list[Document]:
+        """Delete the documents of the active channel, or those given, whose time to live has passed; returns them."""
+        now, gone = await self._context.engine.now(self._context.scope), list[Document]()
+        if documents is None:
+            documents = [each async for page in self._iter_pages(self._where(())) for each in page]
+        ids = [each.id for each in documents if each.is_expired(now)]
+
+        async def build(write: WriteAttempt) -> Change | None:
+            gone[:] = [each for each in (await self._read(ids)).values() if each.is_expired(now)]
+            return await self._build_removal(write, gone) if gone else None
+
+        if ids:
+            await self._context.engine.write(self._context.scope, "expire_documents", build, kind=KIND)
+        return gone
+
+    # -- reading
+
+    @audit_read
+    async def get(self, namespace: Sequence[str], name: str) -> Document | None:
+        """The document of this name; None when there is none, or its time to live has passed."""
+        return (await self.read_many([(namespace, name)]))[0]
+
+    async def read_many(self, names: Sequence[Name]) -> list[Document | None]:
+        """The document of each name, None where there is none."""
+        ids = [self._derive_id(check_namespace(namespace), name) for namespace, name in names]
+        found, now = await self._read(ids), self._context.engine.clock.now()
+        return [None if each is None or each.is_expired(now) else each for each in map(found.get, ids)]
+
+    @audit_read
+    async def find(
+        self,
+        namespace: Sequence[str] = (),
+        *,
+        matches: Matches | None = None,
+        limit: int | None = 10,
+        offset: int = 0,
+        newest_first: bool = True,
+    ) -> list[Document]:
+        """Documents in a namespace and below it, the last written ones first; all without a limit. [] for none.
+
+        `matches` tells which ones are wanted; `offset` of those are left out.
+        """
+        _check_page(limit, offset)
+        out, left, skip = list[Document](), MAX_DOCUMENTS if limit is None else limit, offset
+        now, where = self._context.engine.clock.now(), self._where(check_namespace(namespace, may_be_empty=True))
+        async for page in self._iter_pages(where, newest_first, min(PAGE_SIZE, left + offset) or 1):
+            good = [each for each in page if not each.is_expired(now) and (matches is None or matches(each))]
+            kept = good[skip : skip + left]
+            skip, left = max(0, skip - len(good)), left - len(kept)
+            out += kept
+            if not left:
+                break
+        return out
+
+    @audit_read
+    async def search(
+        self,
+        query: str,
+        namespace: Sequence[str] = (),
+        *,
+        matches: Matches | None = None,
+        limit: int = 10,
+        offset: int = 0,
+    ) -> list[DocumentMatch]:
+        """Documents in a namespace and below it by the best cosine of one of their texts with the query, best first.
+
+        Only those with texts are found. [] for none, and without a vector index.
+        """
+        _check_page(limit, offset)
+        path = build_path(check_namespace(namespace, may_be_empty=True))
+        engine, scope = self._context.engine, self._scope()
+        columns, now = await engine.read_columns(scope), engine.clock.now()
+        await engine.wait_for_own_writes(scope, columns)
+        ranked = await self._rank(query, scope)
+        out, at, size = list[DocumentMatch](), 0, 2 * (limit + offset)
+        while at < len(ranked) and len(out) < limit + offset:
+            scores = dict(ranked[at : at + size])
+            for record in _documents_of(await engine.log.read_by_ordinal(list(scores), scope)):
+                fits = record.dedup_key().startswith(path) and record.status.value in KEPT
+                if fits and not record.is_expired(now) and (matches is None or matches(record)):
+                    out.append(DocumentMatch(record, scores[columns.ordinals_by_key[record.key]]))
+            at, size = at + size, 2 * size
+        return out[offset : offset + limit]
+
+    @audit_read
+    async def list_namespaces(self, namespace: Sequence[str] = ()) -> list[Namespace]:
+        """Every namespace that has documents, a namespace itself and those below it, sorted; [] for none."""
+        now, where = self._context.engine.clock.now(), self._where(check_namespace(namespace, may_be_empty=True))
+        found = set[Namespace]()
+        async for page in self._iter_pages(where):
+            found |= {each.namespace for each in page if not each.is_expired(now)}
+        return sorted(found)
+
+    async def _rank(self, query: str, scope: Scope) -> list[tuple[int, float]]:
+        """Ordinals of documents with their best cosine, best first."""
+        projections = self._context.engine.vector_projections
+        if not projections or not query.strip():
+            return []
+        served = projections[0]
+        vector = (await served.embedder.embed([query]))[0]
+        where = Where(kinds=(KIND,), channels=(scope.channel,))
+        scored = await served.index.score_all(vector, scope, where, [WHOLE, SENTENCE])
+        best: dict[int, float] = {}
+        for grain in scored:
+            for ordinal, score in zip(grain.ordinals.tolist(), grain.scores.tolist(), strict=True):
+                best[ordinal] = max(score, best.get(ordinal, -1.0))
+        return sorted(best.items(), key=lambda item: (-item[1], item[0]))
+
+    # -- parts
+
+    def _scope(self) -> Scope:
+        """The scope to read in; ScopeError where the active channel is none that it reads."""
+        scope = self._context.scope
+        if scope.channel not in scope.readable_channels():
+            raise ScopeError(f"documents lie in the active channel {scope.channel!r}, which this view does not read")
+        return scope
+
+    def _where(self, namespace: Namespace) -> Where:
+        prefix = build_path(namespace) or None
+        return Where(kinds=(KIND,), channels=(self._scope().channel,), status=KEPT, dedup_prefix=prefix)
+
+    def _derive_id(self, namespace: Namespace, name: object) -> str:
+        if not isinstance(name, str) or not name:
+            raise InvalidRecord(f"name must be a text that is not empty, got {describe_value(name)}", field="name")
+        scope = self._context.scope
+        return derive_id(scope.user_id, KIND, scope.channel, *namespace, name)
+
+    def _build(self, draft: DocumentDraft) -> Document:
+        namespace, texts = check_namespace(draft.namespace), tuple(filter(has_visible, draft.texts))
+        return build_record(
+            Document,
+            id=self._derive_id(namespace, draft.name),
+            channel=self._context.scope.channel,
+            namespace=namespace,
+            name=draft.name,
+            value=dump_value(draft.value),
+            texts=texts,
+            ttl_minutes=draft.ttl_minutes,
+            status=Status.ACTIVE if draft.in_recall and texts else Status.ARCHIVED,
+        )
+
+    def _number(self, changes: Iterable[Change]) -> list[Change]:
+        """The changes of one operation with an id each: so each has its own place in the journal."""
+        new_id = self._context.engine.ids.new_id
+        return [replace(each, change_id=new_id()) if place else each for place, each in enumerate(changes)]
+
+    async def _find(self, where: Where, limit: int) -> list[Document]:
+        return _documents_of(
+            await self._context.engine.log.find(self._context.scope, where, descending=True, limit=limit)
+        )
+
+    async def _read(self, ids: Iterable[str]) -> dict[str, Document]:
+        found = await self._context.engine.log.read_records(KIND, list(ids), self._scope())
+        return {each.id: each for each in _documents_of(found) if each.status.value in KEPT}
+
+    async def _iter_pages(
+        self, where: Where, newest_first: bool = True, size: int = PAGE_SIZE
+    ) -> AsyncIterator[list[Document]]:
+        offset, log = 0, self._context.engine.log
+        while page := await log.find(self._context.scope, where, descending=newest_first, limit=size, offset=offset):
+            yield _documents_of(page)
+            if len(page) < size:
+                return
+            offset, size = offset + size, PAGE_SIZE
+
+    async def _build_removal(self, write: WriteAttempt, gone: Sequence[Document]) -> Change:
+        """The Change that deletes documents and forgets their turns, softly."""
+        spoken = [each.turn_id for each in gone if each.turn_id]
+        turns = await self._context.engine.log.read_records(Turn.__name__, spoken, self._scope()) if spoken else []
+        retired = {"status": Status.FORGOTTEN, "superseded_at": write.now, "reason": "its message was removed"}
+        return write.build_change(
+            *(turn.model_copy(update=retired) for turn in turns if turn.status is not Status.FORGOTTEN),
+            deletes=[each.key for each in gone],
+            expected_versions={record.key: record.seq for record in (*gone, *turns)},
+        )
+
+
+def _documents_of(records: Iterable[Record]) -> list[Document]:
+    return [record for record in records if isinstance(record, Document)]
+
+
+def _stamp(record: Document, before: Document | None, now: datetime) -> Document:
+    """The document as it is written now, in place of the one before."""
+    lives_on = before is not None and not before.is_expired(now)
+    times = {"created_at": before.created_at if before and lives_on else now, "updated_at": now}
+    return record.model_copy(update={**times, "expires_at": _expires_at(record, now)})
+
+
+def _expires_at(record: Document, now: datetime) -> datetime | None:
+    return None if record.ttl_minutes is None else add_time(now, timedelta(minutes=record.ttl_minutes))
+
+
+def _check_page(limit: int | None, offset: int) -> None:
+    for name, number in (("limit", 0 if limit is None else limit), ("offset", offset)):
+        if type(number) is not int or number < 0:
+            raise InvalidRecord(f"{name} must be 0 or more, got {describe_value(number)}", field=name)
