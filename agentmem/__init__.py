@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from agentmem.core.documents import Document
+    from agentmem.core.graph_records import Community
     from agentmem.core.procedural_records import Outcome, Procedure, Schedule, Strategy, Tool, ToolInvocation
     from agentmem.core.record import Record, Status
     from agentmem.core.records import Conversation, Edge, EdgeKind, Entity, Fact, Goal, Review, Synopsis, Turn, User
@@ -85,6 +86,7 @@ __all__ = [
     "Closed",
     "Cluster",
     "Communities",
+    "Community",
     "ConfigError",
     "Conflict",
     "ConsolidationWorker",
@@ -184,6 +186,7 @@ _PUBLIC_MODULES = {
     **dict.fromkeys(
         ("CentralEntities", "Communities", "GraphPaths", "KnowledgeGraph"), "agentmem.memory.graph.knowledge_graph"
     ),
+    "Community": "agentmem.core.graph_records",
     "ImportReport": "agentmem.importers.importer",
     "Importer": "agentmem.importers.importer",
     "ConsolidationWorker": "agentmem.jobs.worker",

@@ -11,6 +11,7 @@ from typing import Any, TypeVar
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from agentmem.core.documents import Document
+from agentmem.core.graph_records import Community
 from agentmem.core.plain_values import JsonObject, check_text, describe_value
 from agentmem.core.procedural_records import Outcome, Procedure, Schedule, Strategy, Tool, ToolInvocation
 from agentmem.core.record import (
@@ -463,6 +464,7 @@ KINDS: Mapping[str, type[Record]] = {
         Outcome,
         Schedule,
         Synopsis,
+        Community,
         Document,
     )
 }

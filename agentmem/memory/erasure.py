@@ -29,6 +29,7 @@ from agentmem.engine.auditor import MAX_AUDITED_IDS
 from agentmem.engine.engine import MAX_WRITE_ATTEMPTS
 from agentmem.errors import Conflict, InvalidRecord, NotFound, StoreUnavailable
 from agentmem.memory.context import ErasureReceipt, ForgetReceipt, MemoryContext
+from agentmem.memory.graph.community_records import list_community_keys, retire_communities_of
 from agentmem.memory.mentioned_entities import MentionedEntities, list_outdated
 from agentmem.memory.semantic.beliefs import end_by_newer_word
 from agentmem.memory.semantic.entities import merge_target_id
@@ -41,6 +42,7 @@ from agentmem.stores.values import ErasureScan, Where
 
 # kinds that may rest on other records
 DERIVED_KINDS = ("Fact", "Edge", "Gloss", "Review", "Entity", "Strategy", "Procedure")
+_COMPUTED_KINDS = ("Gloss", "Synopsis", "Community")  # made of other records: no receipt names them
 ACTION_KINDS = ("ToolInvocation", "Outcome")  # kinds that belong to a conversation
 _REFERENCE_FIELDS = {
     "source_turn_ids": "Turn",
@@ -101,6 +103,8 @@ class Erasure:
             details={"forgotten": record_id},
         )
         assert entry is not None
+        entities = [stored.record.id for stored in entry.upserts if isinstance(stored.record, Entity)]
+        await retire_communities_of(self._context, entities)
         return ForgetReceipt(entry.operation_id, _written_ids(entry), False, entry.recorded_at)
 
     async def erase_if_unchanged(self, record: Record, *, fence: int) -> ForgetReceipt:
@@ -238,7 +242,7 @@ class Erasure:
         await engine.sync_projections(scope)
         scan = await self._write_audit("delete", entry.operation_id, names, scan)
         asked = dict.fromkeys(name for _, name in keys or [("", record_id)])
-        derived = tuple(name for sort, name in gone if name not in asked and sort not in ("Gloss", "Synopsis"))
+        derived = tuple(name for sort, name in gone if name not in asked and sort not in _COMPUTED_KINDS)
         return ForgetReceipt(entry.operation_id, tuple(asked), True, now, derived, scan)
 
     async def _erase_again(
@@ -320,6 +324,8 @@ class Erasure:
             more += [each.key for each in records if each.key not in gone and _asks_about(each, reduced)]
             gone |= dict.fromkeys(more)
             grew = bool(more)
+        if any(kind == "Entity" for kind, _ in gone):
+            gone |= dict.fromkeys(await list_community_keys(self._context))
         facts, slots = [each for each in records if isinstance(each, Fact)], self._context.engine.settings.slots
         revived = {fact.key: fact for fact in revive_beliefs(facts, gone, slots)}
         left = [record for record in records if record.key not in gone]

@@ -15,7 +15,7 @@ _COMPOUND = re.compile(r"\w(?:[\w'@./:+-]*\w)?")
 _PIECE = re.compile(r"[^\W_]+")
 _MIN_WORD_CHARS = 3
 MIN_QUOTE_CHARS = 12  # of a text that is looked for in rows that do not refer to its record: "yes" is anybody's
-_DERIVED_KINDS = ("Synopsis", "Gloss")  # made of other records; a gloss has the id of its turn
+_DERIVED_KINDS = ("Synopsis", "Gloss", "Community")  # made of other records; a gloss has the id of its turn
 # What these fields of records hold are ids and labels, which other rows hold for reasons of their own.
 _LABEL_FIELDS = frozenset(
     {

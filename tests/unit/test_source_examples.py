@@ -158,6 +158,7 @@ def test_jobs_run_as_often_as_the_document_says() -> None:
         "distill_procedures": 30,
         "entity_linking": 60,
         "synopsis": 60,
+        "communities": 360,
         "clusters": 1440,
         "gc": 1440,
         "check": 1440,

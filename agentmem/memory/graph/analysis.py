@@ -10,6 +10,7 @@ import asyncio
 import itertools
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -30,6 +31,18 @@ MAX_ROUNDS = 200  # of PageRank
 SCORE_DIGITS = 12  # beyond them equal scores differ by the order of additions
 LOUVAIN_SEED = 0  # so that the same graph always gives the same communities
 MENTION_KINDS = frozenset({EdgeKind.MENTIONS, EdgeKind.ABOUT})
+
+RankedIds = dict[str, float]
+"""Ids of entities and their scores, the most central first."""
+
+
+def import_networkx() -> Any:
+    """NetworkX, which takes a while to load; ConfigError where it is not installed."""
+    try:
+        import networkx as nx
+    except ImportError as error:
+        raise ConfigError("communities need NetworkX: pip install 'agentmem-graph[graph-analysis]'") from error
+    return nx
 
 
 @dataclass
@@ -55,18 +68,20 @@ class EntityNetwork:
                 break
         return scores.round(SCORE_DIGITS)
 
-    def partition(self) -> list[list[int]]:
-        """Communities by the method of Louvain, as indexes into `ids`; ConfigError without NetworkX."""
-        try:
-            import networkx as nx
-        except ImportError as error:
-            raise ConfigError("communities need NetworkX: pip install 'agentmem-graph[graph-analysis]'") from error
+    def group(self) -> list[RankedIds]:
+        """Communities by the method of Louvain, the largest first; ConfigError without NetworkX."""
+        if not self.ids:
+            return []
+        nx = import_networkx()
         graph = nx.Graph()
         graph.add_nodes_from(range(len(self.ids)))
         ends = (map(int, pair) for pair in self.pairs)
         graph.add_weighted_edges_from((*pair, float(weight)) for pair, weight in zip(ends, self.weights, strict=True))
         found = nx.community.louvain_communities(graph, weight="weight", seed=LOUVAIN_SEED)
-        return [sorted(members) for members in found]
+        scores = self.rank().tolist()
+        groups = sorted(map(sorted, found), key=lambda group: (-len(group), group))
+        ordered = (sorted(group, key=lambda index: (-scores[index], index)) for group in groups)
+        return [{self.ids[index]: scores[index] for index in group} for group in ordered]
 
 
 async def read_network(context: MemoryContext) -> EntityNetwork:
@@ -94,13 +109,21 @@ async def read_network(context: MemoryContext) -> EntityNetwork:
     return await asyncio.to_thread(ties.build_network, ids, tuple(notices))
 
 
+async def count_entities(context: MemoryContext) -> int:
+    """How many entities a scope can read."""
+    return await context.engine.log.count(context.scope, _select_entities(context))
+
+
+def _select_entities(context: MemoryContext) -> Where:
+    status = (Status.ACTIVE, Status.PROMOTED)
+    return Where(kinds=("Entity",), channels=context.scope.readable_channels(), status=status)
+
+
 async def _list_entities(context: MemoryContext) -> tuple[list[str], bool]:
     """The ids of the entities written last, in order of id, and whether there are more."""
-    status = (Status.ACTIVE, Status.PROMOTED)
-    where = Where(kinds=("Entity",), channels=context.scope.readable_channels(), status=status)
     latest: list[tuple[int, str]] = []
     is_cut = False
-    async for page in context.iter_pages(where):
+    async for page in context.iter_pages(_select_entities(context)):
         latest = sorted([*latest, *((record.seq, record.id) for record in page)])
         is_cut = is_cut or len(latest) > MAX_ENTITIES
         latest = latest[-MAX_ENTITIES:]

@@ -18,7 +18,8 @@ from agentmem.core.record import Key, Record, Status
 from agentmem.core.records import PROFILE_ID, RELATION_KINDS, Edge, EdgeKind, Entity
 from agentmem.errors import InvalidRecord, NotFound
 from agentmem.memory.context import ID_BATCH_SIZE, MemoryContext
-from agentmem.memory.graph.analysis import MENTION_KINDS, EntityNetwork, read_network
+from agentmem.memory.graph.analysis import MENTION_KINDS, read_network
+from agentmem.memory.graph.community_records import read_current_communities
 from agentmem.memory.graph.edge_reader import find_ends
 from agentmem.memory.graph.path_search import MAX_VISITED, KeyPath, PathSearch
 from agentmem.memory.read_audit import audit_read
@@ -56,7 +57,7 @@ class GraphPaths:
 
 
 @dataclass(frozen=True, slots=True)
-class Community:
+class EntityGroup:
     """Entities that hang together, the most central first; `size` counts all of them."""
 
     size: int
@@ -67,7 +68,7 @@ class Community:
 class Communities:
     """Groups of entities, the largest first. `notices` say what was left out of the analysis."""
 
-    communities: tuple[Community, ...]
+    communities: tuple[EntityGroup, ...]
     notices: tuple[str, ...] = ()
 
 
@@ -159,39 +160,40 @@ class KnowledgeGraph:
     ) -> Communities:
         """Groups of entities that relations, turns and facts tie more to each other than to the rest.
 
-        Needs the extra `graph-analysis` (NetworkX), ConfigError without it. The same records give the same groups.
+        Read as the job `communities` stored them where nothing changed since, else computed: that needs the extra
+        `graph-analysis` (NetworkX), ConfigError without it. The same records give the same groups.
         """
         _check_range("min_size", min_size, 2, None)
         _check_range("limit", limit, 1, MAX_LISTED)
         _check_range("members", members, 1, MAX_LISTED)
-        network = await read_network(self._context)
-        if not network.ids:
-            return Communities((), network.notices)
-        groups = await asyncio.to_thread(_list_communities, network, min_size)
-        shown = [group[:members] for group in groups[:limit]]
-        known = await self._read_entities(network.ids[index] for group in shown for index in group)
+        notices: tuple[str, ...] = ()
+        groups = await read_current_communities(self._context)
+        if groups is None:
+            network = await read_network(self._context)
+            groups = await asyncio.to_thread(network.group)
+            notices = network.notices
+        large = [list(group) for group in groups if len(group) >= min_size][:limit]
+        known = await self._read_entities(name for group in large for name in group[:members])
         found = [
-            Community(len(group), tuple(known[network.ids[index]] for index in part if network.ids[index] in known))
-            for group, part in zip(groups[:limit], shown, strict=True)
+            EntityGroup(len(group), tuple(known[name] for name in group[:members] if name in known)) for group in large
         ]
-        return Communities(tuple(found), network.notices)
+        return Communities(tuple(found), notices)
 
     @audit_read
     async def central_entities(self, *, limit: Annotated[int, "1 to 1,000."] = 20) -> CentralEntities:
         """The entities that relations, turns and facts tie most to others, by PageRank."""
         _check_range("limit", limit, 1, MAX_LISTED)
-        network = await read_network(self._context)
-        if not network.ids:
-            return CentralEntities((), network.notices)
-        scores = await asyncio.to_thread(network.rank)
-        best = sorted(range(len(scores)), key=lambda index: (-scores[index], network.ids[index]))[:limit]
-        known = await self._read_entities(network.ids[index] for index in best)
-        found = [
-            CentralEntity(known[network.ids[index]], float(scores[index]))
-            for index in best
-            if network.ids[index] in known
-        ]
-        return CentralEntities(tuple(found), network.notices)
+        notices: tuple[str, ...] = ()
+        groups = await read_current_communities(self._context)
+        scores = {name: score for group in groups or () for name, score in group.items()}
+        if groups is None:
+            network = await read_network(self._context)
+            ranks = await asyncio.to_thread(network.rank) if network.ids else ()
+            scores, notices = dict(zip(network.ids, map(float, ranks), strict=True)), network.notices
+        best = sorted(scores, key=lambda name: (-scores[name], name))[:limit]
+        known = await self._read_entities(best)
+        found = [CentralEntity(known[name], scores[name]) for name in best if name in known]
+        return CentralEntities(tuple(found), notices)
 
     @audit_read
     async def cypher(
@@ -293,13 +295,6 @@ def _list_grounds(edge: Edge) -> list[Key]:
         return [("Fact", edge.source)]
     facts = [("Fact", edge.fact_id)] if edge.fact_id else []
     return [*facts, *(("Turn", turn) for turn in edge.source_turn_ids)]
-
-
-def _list_communities(network: EntityNetwork, min_size: int) -> list[list[int]]:
-    """Communities of a size, the largest first; in each the most central entity first."""
-    groups, scores = network.partition(), network.rank()
-    large = sorted((group for group in groups if len(group) >= min_size), key=lambda group: (-len(group), group))
-    return [sorted(group, key=lambda index: (-scores[index], index)) for group in large]
 
 
 def _tell_bound(search: PathSearch) -> tuple[str, ...]:

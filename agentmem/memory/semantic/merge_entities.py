@@ -15,6 +15,7 @@ from agentmem.core.record import Key, Record, Status
 from agentmem.core.records import RELATION_END_FIELDS, RELATION_KINDS, Edge, EdgeKind, Entity, Fact
 from agentmem.errors import InvalidRecord, NotFound
 from agentmem.memory.erasure import list_across_channels
+from agentmem.memory.graph.community_records import retire_communities_of
 from agentmem.memory.history import strip_log_fields, touched_keys
 from agentmem.memory.semantic.beliefs import end_by_newer_word
 from agentmem.memory.semantic.entities import MERGED_INTO_PREFIX, Entities, merge_target_id
@@ -43,11 +44,15 @@ class EntityMerging(Entities):
 
         async def make(write: WriteAttempt) -> Change | Entity:
             change = await self._build_merge_change(write, keep_id, other_id)
+            gone[:] = [each.id for each in change.upserts if isinstance(each, Entity) and merge_target_id(each)]
             # merged before
             return _require_entity(change.upserts[0]) if len(change.upserts) == 1 else change
 
         given = {"keep_id": keep_id, "other_id": other_id}
-        return await self._context.write(Entity, "merge_entities", make, idempotency_key=idempotency_key, given=given)
+        gone: list[str] = []
+        kept = await self._context.write(Entity, "merge_entities", make, idempotency_key=idempotency_key, given=given)
+        await retire_communities_of(self._context, gone)
+        return kept
 
     async def split_entity(self, entity_id: str, *, idempotency_key: str | None = None) -> tuple[Entity, Entity]:
         """Undo a merge in meaning, despite later writes; returns the kept and the restored entity.

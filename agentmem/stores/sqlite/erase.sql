@@ -5,7 +5,8 @@ SELECT head, last_at FROM memory_users WHERE user_id = :user_id
 
 -- name: derived_since
 SELECT 1 FROM memory_records WHERE user_id = :user_id AND seq > :seen AND kind IN (
-    'Fact', 'Edge', 'Gloss', 'Review', 'Entity', 'Goal', 'Strategy', 'Procedure', 'ToolInvocation', 'Outcome', 'Synopsis')
+    'Fact', 'Edge', 'Gloss', 'Review', 'Entity', 'Goal', 'Strategy', 'Procedure', 'ToolInvocation', 'Outcome', 'Synopsis',
+    'Community')
 LIMIT 1
 
 -- name: targets
