@@ -102,6 +102,13 @@ class HalfSurrogate(InvalidRecord):
     """A text holds half of a surrogate pair."""
 
 
+def require_iso_text(value: Any) -> Any:
+    """The value, unless it is a number or the text of one: those would be read as seconds since 1970."""
+    if isinstance(value, int | float) or (isinstance(value, str) and value.lstrip("+-").replace(".", "", 1).isdigit()):
+        raise ValueError("write a date or a date with a time as in ISO 8601, such as 2025-03-08T18:05:00Z")
+    return value
+
+
 def check_text(value: str, field: str) -> None:
     """Raise HalfSurrogate, naming the field, for text with lone surrogates, which no store can hold."""
     if value.isascii():

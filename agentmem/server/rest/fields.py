@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import base64
 import json
-from datetime import date, datetime
-from typing import Annotated, Any
+from datetime import datetime
+from typing import Annotated
 
 from fastapi import Header
 from pydantic import BeforeValidator, Field, Strict
 
+from agentmem.core.plain_values import require_iso_text
 from agentmem.core.record import Record
 from agentmem.core.records import KINDS
 from agentmem.core.scope import check_identifier
@@ -19,15 +20,7 @@ from agentmem.server.limits import decode_header
 MAX_SEQ = 1 << 63  # what stores can compare
 
 
-def require_iso_text(value: Any) -> Any:
-    """The value, unless it is a number or the text of one: those would be read as seconds since 1970."""
-    if isinstance(value, int | float) or (isinstance(value, str) and value.lstrip("+-").replace(".", "", 1).isdigit()):
-        raise ValueError("write a date or a date with a time as in ISO 8601, such as 2025-03-08T18:05:00Z")
-    return value
-
-
 Moment = Annotated[datetime, BeforeValidator(require_iso_text), Strict(False)]  # text also in a strict body
-Day = Annotated[date, BeforeValidator(require_iso_text), Strict(False)]
 Limit = Annotated[int, Field(ge=0, le=1000)]
 PageSize = Annotated[int, Field(ge=1, le=1000)]
 IdempotencyKey = Annotated[

@@ -7,18 +7,18 @@ import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, date, datetime, time, timedelta
-from typing import Any
+from typing import Annotated, Any
 
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, Strict, model_validator
 
 from agentmem.core.clock import add_time
-from agentmem.core.plain_values import replace_surrogates_within
+from agentmem.core.plain_values import replace_surrogates_within, require_iso_text
 from agentmem.core.record import Status
 from agentmem.core.records import Fact, Turn
 from agentmem.errors import InvalidRecord
-from agentmem.server.rest.fields import Day
 
 MemoryRecord = Fact | Turn
+Day = Annotated[date, BeforeValidator(require_iso_text), Strict(False)]
 
 IDENTIFIERS = ("user_id", "agent_id", "run_id")
 ANYTHING = "*"  # in a filter: whatever the value is
@@ -121,6 +121,8 @@ class MemoryItem(BaseModel):
     user_id: str
     agent_id: str | None
     run_id: str | None
+    role: str | None = Field(None, description="Who said it: user, assistant, system or tool.")
+    actor_id: str | None = Field(None, description="The name of who said it.")
     metadata: dict[str, Any]
     created_at: datetime | None
     updated_at: datetime | None
@@ -141,6 +143,8 @@ class AddedItem(BaseModel):
     memory: str
     event: str
     kind: str
+    role: str | None = None
+    actor_id: str | None = None
 
 
 class AddAnswer(BaseModel):
@@ -305,6 +309,11 @@ def parse_timestamp(seconds: int | None) -> datetime | None:
         raise InvalidRecord("timestamp must be seconds since 1970", field="timestamp") from None
 
 
+def describe_speaker(message: Turn | None) -> dict[str, str | None]:
+    """Role and name of who said a message."""
+    return {"role": message.role, "actor_id": message.speaker} if message is not None else {}
+
+
 def describe_memory(record: MemoryRecord, memory_id: str, message: Turn | None) -> MemoryItem:
     """The memory as mem0 shows it. `message` is the turn that a fact was read from, which bears its metadata."""
     ends = record.valid_to if isinstance(record, Fact) else None
@@ -316,6 +325,7 @@ def describe_memory(record: MemoryRecord, memory_id: str, message: Turn | None) 
         user_id=record.user_id,
         agent_id=message.agent_id if message is not None else None,
         run_id=message.conversation_id if message is not None else None,
+        **describe_speaker(message),
         metadata=dict(message.metadata) if message is not None else {},
         created_at=said or record.recorded_at,
         updated_at=record.recorded_at,
