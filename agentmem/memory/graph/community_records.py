@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Collection, Sequence
+from contextlib import suppress
 from datetime import datetime
 from hashlib import blake2b
 
@@ -15,6 +16,7 @@ from agentmem.core.columns import RecordColumns
 from agentmem.core.graph_records import Community
 from agentmem.core.record import Key, Status
 from agentmem.core.records import build_record
+from agentmem.errors import Conflict
 from agentmem.memory.context import MemoryContext
 from agentmem.memory.graph.analysis import RankedIds
 from agentmem.stores.values import Where
@@ -122,7 +124,8 @@ async def retire_communities_of(context: MemoryContext, entity_ids: Collection[s
         return write.build_change(*_retire(held, write.now), expected_versions=expected) if held else None
 
     if entity_ids:
-        await context.engine.write(context.scope, OPERATION, put, kind=KIND)
+        with suppress(Conflict):  # the job is at it, and the first operation is done
+            await context.engine.write(context.scope, OPERATION, put, kind=KIND)
 
 
 def _retire(communities: Sequence[Community], now: datetime) -> list[Community]:
