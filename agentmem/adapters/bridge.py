@@ -36,6 +36,23 @@ class MemoryBridge:
 
     async def run_async(self, coroutine: Coroutine[Any, Any, T]) -> T:
         """The same, awaited. A caller who is cancelled leaves at once; what was begun is finished."""
+        return await asyncio.shield(self._start(coroutine))
+
+    async def finish(self, coroutine: Coroutine[Any, Any, T]) -> T:
+        """The same for a write: a caller who is cancelled leaves when it is done."""
+        task = self._start(coroutine)
+        cancelled: asyncio.CancelledError | None = None
+        while not task.done():
+            try:
+                await asyncio.wait({task})
+            except asyncio.CancelledError as error:
+                cancelled = cancelled or error
+        if cancelled is not None:
+            task.exception()  # nobody else asks for it
+            raise cancelled
+        return task.result()
+
+    def _start(self, coroutine: Coroutine[Any, Any, T]) -> asyncio.Future[T]:
         if self._is_background:
-            return await asyncio.shield(asyncio.wrap_future(BACKGROUND_LOOP.submit(coroutine)))
-        return await asyncio.shield(asyncio.ensure_future(coroutine))
+            return asyncio.wrap_future(BACKGROUND_LOOP.submit(coroutine))
+        return asyncio.ensure_future(coroutine)

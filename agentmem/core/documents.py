@@ -19,7 +19,7 @@ MAX_NAME_CHARS = 1_000
 MAX_PATH_CHARS = 400  # of a namespace as a key: with an id it fits an index of a server whole
 MAX_TTL_MINUTES = 60 * 24 * 366 * 100
 LABEL_END = "\x1f"  # behind each label of a namespace in a key
-_ESCAPED = re.compile("[%\x00\x1f]")
+_ESCAPED = re.compile("[%\x1f]")
 
 Namespace = tuple[str, ...]
 
@@ -83,8 +83,8 @@ def check_namespace(namespace: object, *, may_be_empty: bool = False) -> Namespa
     if not namespace and not may_be_empty:
         raise InvalidRecord("namespace must have at least one label", field="namespace")
     for label in namespace:
-        if not isinstance(label, str) or not label:
-            message = f"namespace: a label must be a text that is not empty, got {describe_value(label)}"
+        if not isinstance(label, str) or not label or "\x00" in label:
+            message = f"namespace: a label must be a text that is not empty and has no NUL, got {describe_value(label)}"
             raise InvalidRecord(message, field="namespace")
     if (length := len(build_path(namespace))) > MAX_PATH_CHARS:
         message = f"namespace must have at most {MAX_PATH_CHARS} characters in all, got {length}"

@@ -37,6 +37,7 @@ class SyncDocuments(SyncFacade[Documents]):
 
     put = async_to_sync(Documents.put)
     write = async_to_sync(Documents.write)
+    edit = async_to_sync(Documents.edit)
     append = async_to_sync(Documents.append)
     pop = async_to_sync(Documents.pop)
     clear = async_to_sync(Documents.clear)
@@ -46,6 +47,7 @@ class SyncDocuments(SyncFacade[Documents]):
     get = async_to_sync(Documents.get)
     read_many = async_to_sync(Documents.read_many)
     find = async_to_sync(Documents.find)
+    read_values = async_to_sync(Documents.read_values)
     search = async_to_sync(Documents.search)
     list_namespaces = async_to_sync(Documents.list_namespaces)
 

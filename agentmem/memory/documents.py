@@ -5,10 +5,11 @@ They belong to the active channel alone: what another channel keeps under the sa
 
 from __future__ import annotations
 
+import json
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
-from typing import Any
+from typing import Any, TypeAlias
 
 from agentmem.core.changes import Change, WriteAttempt
 from agentmem.core.clock import add_time, derive_id
@@ -20,7 +21,7 @@ from agentmem.core.scope import Scope
 from agentmem.errors import InvalidRecord, ScopeError
 from agentmem.memory.context import MemoryContext
 from agentmem.memory.episodic import EpisodicMemory
-from agentmem.memory.read_audit import audit_read
+from agentmem.memory.read_audit import audit_read, write_read_row
 from agentmem.stores.values import SENTENCE, WHOLE, Where
 
 PAGE_SIZE = 500  # documents read at a time
@@ -30,6 +31,8 @@ KEPT = (Status.ACTIVE.value, Status.ARCHIVED.value)  # those in recall, and thos
 KIND = Document.__name__
 Matches = Callable[[Document], bool]
 Name = tuple[Sequence[str], str]  # a namespace, and the name in it
+Plan: TypeAlias = "Callable[[Mapping[str, Document]], tuple[Sequence[DocumentDraft], Sequence[str]]]"
+"""What to write, and the names to delete, given the documents of a namespace by name."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,6 +104,31 @@ class Documents:
         entries = await self._context.engine.write_all(
             self._context.scope, "put_documents", build, kind=KIND, details={"documents": len(fresh) + len(gone)}
         )
+        return [record for entry in entries for record in _documents_of(each.record for each in entry.upserts)]
+
+    async def edit(self, namespace: Sequence[str], plan: Plan) -> list[Document]:
+        """Read all documents of a namespace, and write and delete what `plan` makes of them, as one step.
+
+        When another program changes one of those meanwhile, the namespace is read and planned again. What `plan` raises
+        is raised, and nothing is written. Returns the documents written.
+        """
+        path = check_namespace(namespace)
+
+        async def build(write: WriteAttempt) -> list[Change]:
+            found = await self._find(self._where(path), MAX_DOCUMENTS)
+            before = {each.name: each for each in found if each.namespace == path}
+            drafts, names = plan(before)
+            seqs = {name: each.seq for name, each in before.items()}
+            puts = [
+                _stamp(self._build(replace(draft, namespace=path)), before.get(draft.name), write.now)
+                for draft in drafts
+            ]
+            changes = [write.build_change(each, expected_versions={each.key: seqs.get(each.name)}) for each in puts]
+            if gone := [before[name] for name in names]:
+                changes.append(await self._build_removal(write, gone))
+            return self._number(changes)
+
+        entries = await self._context.engine.write_all(self._context.scope, "edit_documents", build, kind=KIND)
         return [record for entry in entries for record in _documents_of(each.record for each in entry.upserts)]
 
     async def append(
@@ -182,7 +210,8 @@ class Documents:
         """Delete the documents of the active channel, or those given, whose time to live has passed; returns them."""
         now, gone = await self._context.engine.now(self._context.scope), list[Document]()
         if documents is None:
-            documents = [each async for page in self._iter_pages(self._where(())) for each in page]
+            every = replace(self._where(()), ends_after=None)
+            documents = [each async for page in self._iter_pages(every) for each in page]
         ids = [each.id for each in documents if each.is_expired(now)]
 
         async def build(write: WriteAttempt) -> Change | None:
@@ -222,15 +251,23 @@ class Documents:
         """
         _check_page(limit, offset)
         out, left, skip = list[Document](), MAX_DOCUMENTS if limit is None else limit, offset
-        now, where = self._context.engine.clock.now(), self._where(check_namespace(namespace, may_be_empty=True))
+        where = self._where(check_namespace(namespace, may_be_empty=True))
         async for page in self._iter_pages(where, newest_first, min(PAGE_SIZE, left + offset) or 1):
-            good = [each for each in page if not each.is_expired(now) and (matches is None or matches(each))]
+            good = [each for each in page if matches is None or matches(each)]
             kept = good[skip : skip + left]
             skip, left = max(0, skip - len(good)), left - len(kept)
             out += kept
             if not left:
                 break
         return out
+
+    async def read_values(self, namespace: Sequence[str], limit: int) -> list[Any]:
+        """The values of the last `limit` documents in a namespace and below it, oldest first; [] for none."""
+        _check_page(limit, 0)
+        where = self._where(check_namespace(namespace))
+        found = await self._context.engine.log.find_field(self._scope(), where, "value", limit=limit)
+        await write_read_row(self._context.engine, self._scope(), "read_values", documents=len(found))
+        return list(json.loads(f"[{','.join(found)}]"))
 
     @audit_read
     async def search(
@@ -265,11 +302,9 @@ class Documents:
     @audit_read
     async def list_namespaces(self, namespace: Sequence[str] = ()) -> list[Namespace]:
         """Every namespace that has documents, a namespace itself and those below it, sorted; [] for none."""
-        now, where = self._context.engine.clock.now(), self._where(check_namespace(namespace, may_be_empty=True))
-        found = set[Namespace]()
-        async for page in self._iter_pages(where):
-            found |= {each.namespace for each in page if not each.is_expired(now)}
-        return sorted(found)
+        where = self._where(check_namespace(namespace, may_be_empty=True))
+        found = await self._context.engine.log.find_field(self._scope(), where, "namespace", limit=MAX_DOCUMENTS)
+        return sorted(tuple(json.loads(each)) for each in set(found))
 
     async def _rank(self, query: str, scope: Scope) -> list[tuple[int, float]]:
         """Ordinals of documents with their best cosine, best first."""
@@ -297,11 +332,13 @@ class Documents:
 
     def _where(self, namespace: Namespace) -> Where:
         prefix = build_path(namespace) or None
-        return Where(kinds=(KIND,), channels=(self._scope().channel,), status=KEPT, dedup_prefix=prefix)
+        channels, now = (self._scope().channel,), self._context.engine.clock.now()
+        return Where(kinds=(KIND,), channels=channels, status=KEPT, dedup_prefix=prefix, ends_after=now)
 
     def _derive_id(self, namespace: Namespace, name: object) -> str:
-        if not isinstance(name, str) or not name:
-            raise InvalidRecord(f"name must be a text that is not empty, got {describe_value(name)}", field="name")
+        if not isinstance(name, str) or not name or "\x00" in name:
+            message = f"name must be a text that is not empty and has no NUL, got {describe_value(name)}"
+            raise InvalidRecord(message, field="name")
         scope = self._context.scope
         return derive_id(scope.user_id, KIND, scope.channel, *namespace, name)
 

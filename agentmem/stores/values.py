@@ -32,6 +32,7 @@ class Where:
     after: tuple[int, str, str] | None = None  # what comes after this seq, kind and id in the order of `seq`
     since: datetime | None = None  # world time begins at or after
     until: datetime | None = None  # world time begins before
+    ends_after: datetime | None = None  # world time ends after, or never
     dedup_prefix: str | None = None  # what `Record.dedup_key()` begins with; it ends with a colon
 
 

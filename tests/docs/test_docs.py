@@ -36,7 +36,9 @@ PAGES = [
     "docs/monitoring.md",
     "docs/beliefs.md",
     "docs/documents.md",
+    "docs/adapters/anthropic.md",
     "docs/adapters/langgraph.md",
+    "docs/adapters/openai-agents.md",
     "docs/adapters/mem0.md",
 ]
 BLOCKS = [

@@ -17,7 +17,7 @@ from agentmem.core.documents import build_path, dump_value
 from agentmem.memory.documents import DocumentDraft
 from tests.flows.given import STACKS, ManualClock, open_memory, stack_options
 
-HOSTILE = ("a/b", "..", "a:b", "a%1Fb", "\x1f", "a\x1fb", "\x00", "O'Brien; --", "ключ", "🗝️", "*", "[a]", "%", "_", " ")
+HOSTILE = ("a/b", "..", "a:b", "a%1Fb", "\x1f", "a\x1fb", "O'Brien; --", "ключ", "🗝️", "*", "[a]", "%", "_", " ")
 VALUES: list[Any] = [
     {"text": "as \x00 is", "half": "\ud83d", "deep": [{"a": [1, 2.5, None, True]}], "big": 10**40, "": {}},
     [],
@@ -176,6 +176,8 @@ def test_threads_take_every_item_once(memory: AgentMemory) -> None:
         ({"namespace": ()}, "namespace"),
         ({"namespace": ("",)}, "namespace"),
         ({"namespace": (1,)}, "namespace"),
+        ({"namespace": ("a", "\x00")}, "namespace"),
+        ({"name": "\x00"}, "name"),
         ({"namespace": ("a" * 500,)}, "namespace"),
         ({"name": ""}, "name"),
         ({"name": 5}, "name"),

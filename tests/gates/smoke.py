@@ -26,12 +26,14 @@ EXTRAS = (
 def import_everything() -> None:
     """Every module loads without any extra, because drivers and SDKs are imported where they are used.
 
-    All but those of the server, which nothing but `agentmem serve` and `agentmem mcp` imports.
+    All but those of the server, which nothing but `agentmem serve` and `agentmem mcp` imports, and the adapters, which
+    only programs of their frameworks import.
     """
     for extra in EXTRAS:
         assert importlib.util.find_spec(extra) is None, f"{extra} is installed: the environment is not empty"
     for module in pkgutil.walk_packages(agentmem.__path__, "agentmem."):
-        if not module.name.endswith("__main__") and not module.name.startswith("agentmem.server."):
+        apart = module.name.startswith(("agentmem.server.", "agentmem.adapters."))
+        if not module.name.endswith("__main__") and not apart:
             importlib.import_module(module.name)
 
 

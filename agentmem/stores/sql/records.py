@@ -58,6 +58,9 @@ def compile_where(user_id: str, where: Where, dialect: Dialect) -> tuple[str, di
     if where.until is not None:
         parts.append("(r.valid_from < {until} OR r.valid_from IS NULL)")
         values["until"] = to_micros(where.until)
+    if where.ends_after is not None:
+        parts.append("(r.valid_to > {ends_after} OR r.valid_to IS NULL)")
+        values["ends_after"] = to_micros(where.ends_after)
     names = {name: dialect.parameter.format(name) for name in values}
     return " AND ".join(parts).format_map(names), values
 
@@ -115,6 +118,14 @@ async def find(
     text = db.text("records.find").format(where=condition, order=compile_order(*order), index=index)
     found = await db.select(text, {**values, "limit": page[0], "offset": page[1]})
     return [record for _, record in _decode_rows(user_id, found)]
+
+
+async def find_field(db: SqlConnection, user_id: str, where: Where, field: str, limit: int) -> list[str]:
+    """One field of the last written records that match, oldest first; see `LogStore.find_field`."""
+    condition, values = compile_where(user_id, where, db.dialect)
+    order = compile_order("seq", descending=True)
+    text = db.text("records.find_field").format(where=condition, order=order, index=choose_index(where))
+    return [found for (found,) in await db.select(text, {**values, "limit": limit, "field": field})]
 
 
 async def count(db: SqlConnection, user_id: str, where: Where) -> int:
