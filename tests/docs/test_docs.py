@@ -19,7 +19,7 @@ ROOT = Path(__file__).resolve().parents[2]
 
 
 # A block of text right after a program of these pages is what it prints.
-EXACT = ("README.md", "docs/quickstart.md", "docs/adapters/mem0.md")
+EXACT = ("README.md", "docs/quickstart.md", "docs/adapters/adk.md", "docs/adapters/mem0.md")
 PYTHON = re.compile(r"^```python\n(.*?)^```(?:\n\n```text\n(.*?)^```)?", re.MULTILINE | re.DOTALL)
 PAGES = [
     "README.md",
@@ -39,6 +39,7 @@ PAGES = [
     "docs/adapters/anthropic.md",
     "docs/adapters/langgraph.md",
     "docs/adapters/openai-agents.md",
+    "docs/adapters/adk.md",
     "docs/adapters/mem0.md",
 ]
 BLOCKS = [
