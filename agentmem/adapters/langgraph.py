@@ -36,7 +36,6 @@ from agentmem.memory.documents import DocumentDraft, Documents
 
 WHOLE_VALUE = "$"  # the path of all texts in a value
 HISTORY = "langchain_history"  # the namespace of chat histories
-MAX_ITEMS = 10_000  # of a chat history that is read
 SPEAKERS = {"human": "user", "ai": "assistant"}
 _FILTER_KEY = re.compile(r"[\w .\-]+")
 _OPERATORS: Mapping[str, Callable[[Any, Any], bool]] = {
@@ -148,24 +147,18 @@ class AgentMemStore(BaseStore):
         documents, wanted = self._documents(op.namespace_prefix), dict(op.filter or {})
         _check_filter(wanted)
 
-        def matches(document: Document) -> bool:
-            return not wanted or _matches(document.load(), wanted)
+        def matches(value: Any) -> bool:
+            return all(_compare(_look_up(value, key), condition) for key, condition in wanted.items())
 
-        found = list[tuple[Document, float | None]]()
-        reach = op.offset + op.limit
+        found, reach = list[tuple[Document, float | None]](), op.offset + op.limit
+        filtered = matches if wanted else None
         if op.query and op.query.strip():
-            near = await documents.search(op.query, op.namespace_prefix, matches=matches, limit=reach)
+            near = await documents.search(op.query, op.namespace_prefix, matches=filtered, limit=reach)
             found += [(each.document, each.score) for each in near]
-            seen = {each.document.id for each in near}
-        else:
-            seen = set()
         if len(found) < reach:  # what has no vectors comes last, as in LangGraph's store in memory
-            rest = await documents.find(
-                op.namespace_prefix,
-                matches=lambda each: each.id not in seen and matches(each),
-                limit=reach - len(found),
-            )
-            found += [(each, None) for each in rest]
+            seen = {document.id for document, _ in found}
+            rest = await documents.find(op.namespace_prefix, matches=filtered, limit=reach + len(seen))
+            found += [(each, None) for each in rest if each.id not in seen]
         found = found[op.offset : reach]
         if op.refresh_ttl and self._refreshes:
             await documents.refresh([document for document, _ in found])
@@ -217,8 +210,7 @@ class AgentMemChatHistory(BaseChatMessageHistory):
         await self._bridge.run_async(self._bridge.memory.documents.clear(self._path))
 
     async def _read(self) -> list[BaseMessage]:
-        found = await self._bridge.memory.documents.find(self._path, limit=MAX_ITEMS)
-        return messages_from_dict([each.load() for each in reversed(found)])
+        return messages_from_dict(await self._bridge.memory.documents.read_values(self._path))
 
     async def _add(self, messages: Sequence[BaseMessage]) -> None:
         turns = {
@@ -276,10 +268,6 @@ def _check_filter(wanted: Mapping[str, Any]) -> None:
         for name in condition if isinstance(condition, Mapping) else ():
             if str(name).startswith("$") and name not in ("$eq", "$ne", *_OPERATORS):
                 raise ValueError(f"Unsupported operator: {name}")
-
-
-def _matches(value: Any, wanted: Mapping[str, Any]) -> bool:
-    return all(_compare(_look_up(value, key), condition) for key, condition in wanted.items())
 
 
 def _look_up(value: Any, key: str) -> Any:

@@ -15,7 +15,6 @@ from agentmem.facade.async_memory import AsyncAgentMemory
 from agentmem.facade.memory import AgentMemory
 
 SESSIONS = "openai_agents_session"  # the namespace of sessions
-MAX_ITEMS = 100_000  # of a session that is read whole
 SPEAKERS = ("user", "assistant")
 
 
@@ -41,7 +40,7 @@ class AgentMemSession:
     async def get_items(self, limit: int | None = None) -> list[TResponseInputItem]:
         """The latest `limit` items, or those that the settings ask for, oldest first; [] for a limit of 0."""
         wanted = resolve_session_limit(limit, self.session_settings)
-        size = MAX_ITEMS if wanted is None or wanted < 0 else wanted
+        size = None if wanted is None or wanted < 0 else wanted
         values = await self._bridge.run_async(self._bridge.memory.documents.read_values(self._path, size))
         return cast(list[TResponseInputItem], values)
 

@@ -71,6 +71,7 @@ class WriteOptions(AuditOptions, total=False):
 
 T = TypeVar("T")
 MAX_RECEIPTS = 1000
+MAX_DETACHED_TASKS = 32  # that run in the background before writes wait for their vectors again
 NOTICE_RESTORED = "The log was restored from an earlier backup: what was stored after that backup is gone."
 NOTICE_VECTORS_PENDING = "Some of what was just stored is found by its words only: its vectors are not built yet."
 
@@ -150,13 +151,15 @@ class Engine:
         *,
         kind: str,
         after_commit: AfterCommit | None = None,
+        is_detached: bool = False,
         **options: Unpack[WriteOptions],
     ) -> list[JournalEntry]:
         """Build changes from what is read and commit them; when the state moved on meanwhile, read and build again.
 
         Who has to try again does so one by one with the others of this process, so that any number of them get through.
         A write done before under the same idempotency key in this channel is returned and not done again. [] when
-        `build` found nothing to do. `after_commit` is run with what was written, not waited for: for caches.
+        `build` found nothing to do. `after_commit` is run with what was written, not waited for: for caches. With
+        `is_detached` nobody waits for vectors either, unless many writes still lack theirs.
         """
         self.check_open()
         idempotency_key, request_hash = options.get("idempotency_key"), options.get("request_hash", "")
@@ -181,7 +184,7 @@ class Engine:
                         details=options.get("details"),
                         promotion=options.get("promotion"),
                     )
-                    return await self.commit(scope, changes, audit, options.get("fence"), after_commit)
+                    return await self.commit(scope, changes, audit, options.get("fence"), after_commit, is_detached)
             except Conflict as error:
                 if not (error.stale and left):
                     await self._audit_failure(attempt, memory_type, error)
@@ -200,6 +203,7 @@ class Engine:
         audit: AuditEntry | None = None,
         fence: int | None = None,
         after_commit: AfterCommit | None = None,
+        is_detached: bool = False,
     ) -> list[JournalEntry]:
         """Append to the log (acknowledged there), then bring the projections along; their failure fails no write."""
         watch, served = Stopwatch(self.clock), self.vector_projections[:1]
@@ -220,8 +224,9 @@ class Engine:
         if after_commit is not None:
             self._spawn(after_commit(entries))
         wait = (2.0 if self.graph_projection is None else 0.1) + 0.2 * len(entries)  # what many lack should not pile up
+        waits = self.is_deterministic or not is_detached or len(self._tasks) > MAX_DETACHED_TASKS
         try:
-            if follow:
+            if follow and waits:
                 await asyncio.wait(follow, timeout=None if self.is_deterministic else wait)
         finally:  # a commit there takes far longer than the one here, so nobody waits for it, nor for its beginning
             if self.graph_projection is not None and not self.is_deterministic:

@@ -8,11 +8,14 @@ from __future__ import annotations
 import json
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from typing import Any, TypeAlias
+
+import numpy as np
 
 from agentmem.core.changes import Change, WriteAttempt
 from agentmem.core.clock import add_time, derive_id
+from agentmem.core.columns import Floats, Ints
 from agentmem.core.documents import Document, Namespace, build_path, check_namespace, dump_value
 from agentmem.core.plain_values import describe_value, has_visible
 from agentmem.core.record import Record, Status
@@ -22,14 +25,16 @@ from agentmem.errors import InvalidRecord, ScopeError
 from agentmem.memory.context import MemoryContext
 from agentmem.memory.episodic import EpisodicMemory
 from agentmem.memory.read_audit import audit_read, write_read_row
+from agentmem.memory.value_cache import ValueCache
 from agentmem.stores.values import SENTENCE, WHOLE, Where
 
-PAGE_SIZE = 500  # documents read at a time
+PAGE_SIZE = 200  # documents read at a time
 MAX_WRITES = 10_000  # documents written in one transaction
 MAX_DOCUMENTS = 1_000_000  # of a namespace that is read or cleared whole
 KEPT = (Status.ACTIVE.value, Status.ARCHIVED.value)  # those in recall, and those kept out of it
 KIND = Document.__name__
-Matches = Callable[[Document], bool]
+NEVER = datetime.max.replace(tzinfo=UTC)
+Matches = Callable[[Any], bool]  # whether a value is wanted
 Name = tuple[Sequence[str], str]  # a namespace, and the name in it
 Plan: TypeAlias = "Callable[[Mapping[str, Document]], tuple[Sequence[DocumentDraft], Sequence[str]]]"
 """What to write, and the names to delete, given the documents of a namespace by name."""
@@ -102,7 +107,12 @@ class Documents:
             return self._number(changes)
 
         entries = await self._context.engine.write_all(
-            self._context.scope, "put_documents", build, kind=KIND, details={"documents": len(fresh) + len(gone)}
+            self._context.scope,
+            "put_documents",
+            build,
+            kind=KIND,
+            details={"documents": len(fresh) + len(gone)},
+            is_detached=True,
         )
         return [record for entry in entries for record in _documents_of(each.record for each in entry.upserts)]
 
@@ -247,27 +257,50 @@ class Documents:
     ) -> list[Document]:
         """Documents in a namespace and below it, the last written ones first; all without a limit. [] for none.
 
-        `matches` tells which ones are wanted; `offset` of those are left out.
+        `matches` tells which values are wanted; `offset` of the documents are left out.
         """
         _check_page(limit, offset)
-        out, left, skip = list[Document](), MAX_DOCUMENTS if limit is None else limit, offset
         where = self._where(check_namespace(namespace, may_be_empty=True))
-        async for page in self._iter_pages(where, newest_first, min(PAGE_SIZE, left + offset) or 1):
-            good = [each for each in page if matches is None or matches(each)]
-            kept = good[skip : skip + left]
-            skip, left = max(0, skip - len(good)), left - len(kept)
-            out += kept
-            if not left:
-                break
-        return out
+        reach = MAX_DOCUMENTS if limit is None else offset + limit
+        if matches is not None:
+            return await self._find_matching(where, matches, range(offset, reach), newest_first=newest_first)
+        found = await self._context.engine.log.find(
+            self._context.scope, where, descending=newest_first, limit=reach - offset, offset=offset
+        )
+        return _documents_of(found)
 
-    async def read_values(self, namespace: Sequence[str], limit: int) -> list[Any]:
-        """The values of the last `limit` documents in a namespace and below it, oldest first; [] for none."""
+    async def _find_matching(
+        self, where: Where, matches: Matches, places: range, *, newest_first: bool
+    ) -> list[Document]:
+        """Those of these places among the documents whose values match; values are read in ever larger parts."""
+        log, scope, chosen = self._context.engine.log, self._context.scope, list[int]()
+        seen, size = 0, PAGE_SIZE if newest_first else MAX_DOCUMENTS
+        while len(chosen) < places.stop:
+            found = await log.find_field(scope, where, "value", limit=size)
+            fresh = found[: len(found) - seen]
+            chosen += [ordinal for ordinal, text in reversed(fresh) if matches(json.loads(text))]
+            if len(found) < size:
+                break
+            seen, size = len(found), 8 * size
+        ordered = chosen if newest_first else chosen[::-1]
+        return _documents_of(await log.read_by_ordinal(ordered[places.start : places.stop], scope))
+
+    async def read_values(self, namespace: Sequence[str], limit: int | None = None) -> list[Any]:
+        """The values of the last `limit` documents in a namespace and below it, or of all; oldest first, [] for none.
+
+        It costs a fifth of `find`, and is for lists that `append` made: what has a time to live is left out.
+        """
         _check_page(limit, 0)
-        where = self._where(check_namespace(namespace))
-        found = await self._context.engine.log.find_field(self._scope(), where, "value", limit=limit)
-        await write_read_row(self._context.engine, self._scope(), "read_values", documents=len(found))
-        return list(json.loads(f"[{','.join(found)}]"))
+        path, scope, engine = check_namespace(namespace), self._scope(), self._context.engine
+        where = replace(self._where(path), ends_after=NEVER)
+        if limit is None:
+            cache, key = engine.get_shared(ValueCache), (scope.user_id, scope.channel, build_path(path))
+            found = json.loads(await cache.read(engine.log, scope, key, where, MAX_DOCUMENTS))
+        else:
+            values = await engine.log.find_field(scope, where, "value", limit=limit)
+            found = json.loads(f"[{','.join(text for _, text in values)}]")
+        await write_read_row(engine, scope, "read_values", documents=len(found))
+        return list(found)
 
     @audit_read
     async def search(
@@ -286,16 +319,16 @@ class Documents:
         _check_page(limit, offset)
         path = build_path(check_namespace(namespace, may_be_empty=True))
         engine, scope = self._context.engine, self._scope()
+        await engine.sync_projections(scope)  # what was just put is to be found
         columns, now = await engine.read_columns(scope), engine.clock.now()
-        await engine.wait_for_own_writes(scope, columns)
-        ranked = await self._rank(query, scope)
+        ordinals, scores = await self._rank(query, scope, columns.size)
         out, at, size = list[DocumentMatch](), 0, 2 * (limit + offset)
-        while at < len(ranked) and len(out) < limit + offset:
-            scores = dict(ranked[at : at + size])
-            for record in _documents_of(await engine.log.read_by_ordinal(list(scores), scope)):
+        while at < len(ordinals) and len(out) < limit + offset:
+            some = [int(ordinal) for ordinal in ordinals[at : at + size]]
+            for record in _documents_of(await engine.log.read_by_ordinal(some, scope)):
                 fits = record.dedup_key().startswith(path) and record.status.value in KEPT
-                if fits and not record.is_expired(now) and (matches is None or matches(record)):
-                    out.append(DocumentMatch(record, scores[columns.ordinals_by_key[record.key]]))
+                if fits and not record.is_expired(now) and (matches is None or matches(record.load())):
+                    out.append(DocumentMatch(record, float(scores[columns.ordinals_by_key[record.key]])))
             at, size = at + size, 2 * size
         return out[offset : offset + limit]
 
@@ -304,22 +337,19 @@ class Documents:
         """Every namespace that has documents, a namespace itself and those below it, sorted; [] for none."""
         where = self._where(check_namespace(namespace, may_be_empty=True))
         found = await self._context.engine.log.find_field(self._scope(), where, "namespace", limit=MAX_DOCUMENTS)
-        return sorted(tuple(json.loads(each)) for each in set(found))
+        return sorted(tuple(json.loads(each)) for each in {text for _, text in found})
 
-    async def _rank(self, query: str, scope: Scope) -> list[tuple[int, float]]:
-        """Ordinals of documents with their best cosine, best first."""
-        projections = self._context.engine.vector_projections
-        if not projections or not query.strip():
-            return []
-        served = projections[0]
-        vector = (await served.embedder.embed([query]))[0]
-        where = Where(kinds=(KIND,), channels=(scope.channel,))
-        scored = await served.index.score_all(vector, scope, where, [WHOLE, SENTENCE])
-        best: dict[int, float] = {}
-        for grain in scored:
-            for ordinal, score in zip(grain.ordinals.tolist(), grain.scores.tolist(), strict=True):
-                best[ordinal] = max(score, best.get(ordinal, -1.0))
-        return sorted(best.items(), key=lambda item: (-item[1], item[0]))
+    async def _rank(self, query: str, scope: Scope, size: int) -> tuple[Ints, Floats]:
+        """Ordinals of documents by their best cosine, best first, and the best cosine by ordinal, shape (size,)."""
+        best, projections = np.full(size, -np.inf, dtype=np.float32), self._context.engine.vector_projections
+        if projections and query.strip():
+            served, where = projections[0], Where(kinds=(KIND,), channels=(scope.channel,))
+            vector = (await served.embedder.embed([query]))[0]
+            for grain in await served.index.score_all(vector, scope, where, [WHOLE, SENTENCE]):
+                known = grain.ordinals < size  # what is newer comes with the next search
+                np.maximum.at(best, grain.ordinals[known], grain.scores[known])
+        found = np.flatnonzero(best > -np.inf)
+        return found[np.argsort(-best[found], kind="stable")], best
 
     # -- parts
 

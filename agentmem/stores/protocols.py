@@ -65,8 +65,10 @@ class RecordReader(Protocol):
         """Current records that match, in a stable order: `seq`, `time` (world time begins), `position` or `id`."""
         ...
 
-    async def find_field(self, scope: Scope, where: Where, field: str, *, limit: int) -> list[str]:
-        """One field, a text or else its JSON, of the `limit` last written records that match, oldest first.
+    async def find_field(self, scope: Scope, where: Where, field: str, *, limit: int) -> list[tuple[int, str]]:
+        """One field, a text or else its JSON, of the `limit` last written records that match, each with its ordinal.
+
+        Oldest first.
 
         Costs a tenth of reading the records. Every one that matches has that field.
         """

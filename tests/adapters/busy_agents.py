@@ -81,7 +81,7 @@ async def main(place: dict[str, Any], seconds: float, process: int) -> None:
 
 def read_names(memory: AgentMemory, namespace: str) -> list[str]:
     """The names of all items that a user's memory holds in a namespace, in their order."""
-    values = memory.documents.read_values((namespace,), 1_000_000)
+    values = memory.documents.read_values((namespace,))
     if namespace == STORE:
         return [value["name"] for value in values]
     if namespace == HISTORY:

@@ -95,7 +95,7 @@ def test_documents_expire_live_on_when_refreshed_and_are_removed(memory: AgentMe
     for name in ("short", "kept"):
         memory.documents.put(("t",), name, name, texts=["the code of the door is 7"], ttl_minutes=10)
     clock.advance(minutes=9)
-    memory.documents.refresh(memory.documents.find(matches=lambda each: each.name == "kept"))
+    memory.documents.refresh(memory.documents.find(matches=lambda value: value == "kept"))
     clock.advance(minutes=2)
     assert names(memory.documents.find()) == ["kept"]
     assert [each.document.name for each in memory.documents.search("code of the door")] == ["kept"]
@@ -130,6 +130,50 @@ def test_items_at_the_end_keep_their_order_and_take_their_turns_along(memory: Ag
     assert memory.episodic.recent_turns() == []
     assert memory.documents.clear(("s",)) == 21
     assert memory.documents.pop(("s",)) is None
+
+
+def test_a_list_that_is_read_again_is_as_it_stands(memory: AgentMemory) -> None:
+    path, other = ("s",), memory.scoped(conversation_id="another view")
+
+    def check(*values: int) -> None:
+        assert memory.documents.read_values(path) == other.documents.read_values(path) == list(values)
+        assert memory.documents.read_values(path, 2) == list(values)[-2:]
+
+    check()
+    memory.documents.append(path, [1, 2])
+    check(1, 2)
+    other.documents.append(path, [3])
+    memory.store_turn("something else")
+    check(1, 2, 3)
+    other.documents.pop(path)
+    memory.documents.append(path, [4])
+    check(1, 2, 4)
+    memory.documents.put(path, "named", 5)
+    check(1, 2, 4, 5)
+    operation = memory.documents.put(path, "named", 6).operation_id
+    check(1, 2, 4, 6)
+    memory.undo(operation)
+    check(1, 2, 4, 5)
+    memory.documents.clear(path)
+    check()
+    secret = memory.documents.append(path, [7])[0]
+    check(7)
+    memory.forget(secret.id, hard=True)
+    check()
+
+
+def test_pages_of_a_large_namespace_have_each_document_once(memory: AgentMemory) -> None:
+    for start in range(0, 1_200, 600):
+        drafts = [DocumentDraft(("large",), str(n), {"n": n, "odd": n % 2}) for n in range(start, start + 600)]
+        memory.documents.write(drafts)
+    memory.documents.put(("small",), "s", {"n": -1, "odd": 1})
+    last = [each.load()["n"] for each in memory.documents.find(("large",), limit=3, offset=2)]
+    assert last == [1_197, 1_196, 1_195]
+    odd = memory.documents.find(("large",), matches=lambda value: value["odd"] == 1, limit=3, offset=400)
+    assert [each.load()["n"] for each in odd] == [399, 397, 395]
+    assert memory.documents.find(("large",), matches=lambda value: value["n"] < 0) == []
+    assert names(memory.documents.find(("small",), matches=lambda value: value["odd"] == 1)) == ["s"]
+    assert len(memory.documents.find(limit=None)) == 1_201
 
 
 def test_users_and_channels_keep_their_own(memory: AgentMemory) -> None:

@@ -34,7 +34,7 @@ JOIN memory_changes c ON c.user_id = %(user_id)s AND c.seq = r.seq
 ORDER BY {order}
 
 -- name: find_field
-SELECT v.payload::json ->> %(field)s
+SELECT r.slot, v.payload::json ->> %(field)s
 FROM (SELECT r.slot, r.seq FROM memory_records r WHERE {where} ORDER BY {order} LIMIT %(limit)s) r
 JOIN memory_versions v ON v.user_id = %(user_id)s AND v.slot = r.slot AND v.seq = r.seq
 ORDER BY r.seq

@@ -135,7 +135,7 @@ class SqlLog(ABC, Generic[D]):
     ) -> list[Record]:
         return await self._read(scope, records.find, scope.user_id, where, (order, descending), (limit, offset))
 
-    async def find_field(self, scope: Scope, where: Where, field: str, *, limit: int) -> list[str]:
+    async def find_field(self, scope: Scope, where: Where, field: str, *, limit: int) -> list[tuple[int, str]]:
         return await self._read(scope, records.find_field, scope.user_id, where, field, limit)
 
     async def count(self, scope: Scope, where: Where) -> int:

@@ -14,6 +14,8 @@ from agentmem.stores.codec import RecordMetadata, build_column_row, decode
 from agentmem.stores.sql.connection import Dialect, Row, SqlConnection
 from agentmem.stores.values import Where, prefix_range
 
+PREFIX_INDEX = "memory_records_unique"
+MANY = 1_000  # records that share a prefix: to sort them costs more than to walk through all of their kind
 _ORDERS = {
     "seq": "r.seq {0}, r.kind, r.id",
     "time": "r.valid_from {0} NULLS {1}, r.kind, r.id",
@@ -82,7 +84,7 @@ def choose_index(where: Where, order: str = "seq") -> str:
     if where.ids is not None or order == "id":
         return "memory_records_key"
     if where.dedup_keys is not None or where.dedup_prefix is not None:
-        return "memory_records_unique"
+        return PREFIX_INDEX
     if order == "time" or where.since is not None or where.until is not None:
         return "memory_records_time"
     return "memory_records_kind" if where.kinds is not None else "memory_records_seq"
@@ -114,18 +116,33 @@ async def find(
         if value < 0:
             raise InvalidRecord(f"{name} must be 0 or more, got {value}", field=name)
     condition, values = compile_where(user_id, where, db.dialect)
-    index = choose_index(where, order[0])
+    is_last = order == ("seq", True)
+    index = await _choose_index_for_last(db, where, (condition, values), page[0]) if is_last else ""
+    index = index or choose_index(where, order[0])
     text = db.text("records.find").format(where=condition, order=compile_order(*order), index=index)
     found = await db.select(text, {**values, "limit": page[0], "offset": page[1]})
     return [record for _, record in _decode_rows(user_id, found)]
 
 
-async def find_field(db: SqlConnection, user_id: str, where: Where, field: str, limit: int) -> list[str]:
+async def find_field(db: SqlConnection, user_id: str, where: Where, field: str, limit: int) -> list[tuple[int, str]]:
     """One field of the last written records that match, oldest first; see `LogStore.find_field`."""
     condition, values = compile_where(user_id, where, db.dialect)
     order = compile_order("seq", descending=True)
-    text = db.text("records.find_field").format(where=condition, order=order, index=choose_index(where))
-    return [found for (found,) in await db.select(text, {**values, "limit": limit, "field": field})]
+    index = await _choose_index_for_last(db, where, (condition, values), limit)
+    text = db.text("records.find_field").format(where=condition, order=order, index=index)
+    return [(ordinal, found) for ordinal, found in await db.select(text, {**values, "limit": limit, "field": field})]
+
+
+async def _choose_index_for_last(
+    db: SqlConnection, where: Where, condition: tuple[str, dict[str, Any]], limit: int
+) -> str:
+    """The index of a file for the last written records: where many share a prefix, the one that has them in order."""
+    index = choose_index(where)
+    if index != PREFIX_INDEX or limit >= MANY or "INDEXED BY" not in db.text("records.find"):
+        return index
+    text = db.text("records.is_many").format(where=condition[0])
+    ((found,),) = await db.select(text, {**condition[1], "many": MANY})
+    return "memory_records_kind" if found == MANY and where.kinds is not None else index
 
 
 async def count(db: SqlConnection, user_id: str, where: Where) -> int:

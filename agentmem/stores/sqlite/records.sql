@@ -33,10 +33,13 @@ CROSS JOIN memory_changes c ON c.user_id = r.user_id AND c.seq = r.seq
 ORDER BY {order}
 
 -- name: find_field
-SELECT json_extract(v.payload, '$.' || :field)
+SELECT r.slot, json_extract(v.payload, '$.' || :field)
 FROM (SELECT r.slot, r.seq FROM memory_records r INDEXED BY {index} WHERE {where} ORDER BY {order} LIMIT :limit) r
 CROSS JOIN memory_versions v ON v.user_id = :user_id AND v.slot = r.slot AND v.seq = r.seq
 ORDER BY r.seq
+
+-- name: is_many
+SELECT count(*) FROM (SELECT 1 FROM memory_records r INDEXED BY memory_records_unique WHERE {where} LIMIT :many)
 
 -- name: count
 SELECT count(*) FROM memory_records r INDEXED BY {index} WHERE {where}
