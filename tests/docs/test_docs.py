@@ -39,6 +39,7 @@ PAGES = [
     "docs/adapters/anthropic.md",
     "docs/adapters/langgraph.md",
     "docs/adapters/openai-agents.md",
+    "docs/adapters/pydantic-ai.md",
     "docs/adapters/adk.md",
     "docs/adapters/mem0.md",
 ]
