@@ -27,7 +27,7 @@ from agentmem.errors import AgentMemError, InvalidModelOutput, ModelError, Model
 from agentmem.models.protocols import Embedder, SyncEmbedder, TokenEmbedder, TokenVectors, Vectors
 from agentmem.stores.protocols import LogStore, VectorIndex
 from agentmem.stores.values import SENTENCE, WHOLE, DeadLetter, VectorBatch, VectorRow
-from agentmem.text.chunking import Chunk, chunk_text
+from agentmem.text.chunking import MAX_SENTENCE_CHARS, Chunk, chunk_text
 
 CHANGE_BATCH_SIZE = 500  # changes applied at once
 MAX_INLINE_TEXTS = 32  # texts of a write whose vectors it may wait for, under the user's lock
@@ -303,8 +303,11 @@ class VectorProjection:
 
 def _chunk_record(record: Record, *, include_sentences: bool) -> list[Chunk]:
     """The passages of a record. Each of several texts of a document is one, so that it is found by one alone."""
-    if not isinstance(record, Document) or len(record.texts) < 2:
+    if not isinstance(record, Document):
         return chunk_text(record.embedding_text(), include_sentences=include_sentences)
+    if len(record.texts) < 2:  # a short one is a passage as it is: a search then gives the cosine with that text
+        text = record.embedding_text()
+        return chunk_text(text, include_sentences=include_sentences and len(text) > MAX_SENTENCE_CHARS)
     starts = accumulate((len(text) + 1 for text in record.texts), initial=0)  # a line each
     spans = [(start, start + len(text), text) for start, text in zip(starts, record.texts, strict=False)]
     return [Chunk(WHOLE, 0, *spans[0]), *(Chunk(SENTENCE, part, *span) for part, span in enumerate(spans, 1))]

@@ -1,14 +1,15 @@
 """`python -m tests.benchmarks.langgraph_store`: recalls and durable writes beside LangGraph's SQLite store.
 
 Both keep the same turns in a file and use the same embedder, and take turns in one run, so that a busy machine slows
-both. The peer is installed by hand: `pip install langgraph-checkpoint-sqlite`.
+both. The peer is in the extra `dev`; where Python's own sqlite3 loads no extensions, install `pysqlite3-binary`, too.
 """
 
 from __future__ import annotations
 
+import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from statistics import median
 from tempfile import TemporaryDirectory
@@ -32,6 +33,10 @@ PUTS_AT_ONCE = 500
 @contextmanager
 def open_peer(path: Path, embed: Callable[[Sequence[str]], list[list[float]]], dimensions: int) -> Iterator[Any]:
     """LangGraph's store on a file, with an index over the text of each item."""
+    with suppress(ImportError):
+        import pysqlite3
+
+        sys.modules["sqlite3"] = pysqlite3
     try:
         from langgraph.store.sqlite import SqliteStore
     except ImportError as error:
