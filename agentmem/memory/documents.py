@@ -369,8 +369,7 @@ class Documents:
         if not isinstance(name, str) or not name or "\x00" in name:
             message = f"name must be a text that is not empty and has no NUL, got {describe_value(name)}"
             raise InvalidRecord(message, field="name")
-        scope = self._context.scope
-        return derive_id(scope.user_id, KIND, scope.channel, *namespace, name)
+        return derive_id(KIND, self._context.scope.channel, *namespace, name)  # the same in every user's memory
 
     def _build(self, draft: DocumentDraft) -> Document:
         namespace, texts = check_namespace(draft.namespace), tuple(filter(has_visible, draft.texts))

@@ -13,9 +13,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from agentmem import AgentMemory, InvalidRecord
+from agentmem.admin.export_import import export_user
 from agentmem.core.documents import build_path, dump_value
 from agentmem.memory.documents import DocumentDraft
-from tests.flows.given import STACKS, ManualClock, open_memory, stack_options
+from tests.flows.given import STACKS, ManualClock, engine_of, open_memory, run, stack_options
 
 HOSTILE = ("a/b", "..", "a:b", "a%1Fb", "\x1f", "a\x1fb", "O'Brien; --", "ключ", "🗝️", "*", "[a]", "%", "_", " ")
 VALUES: list[Any] = [
@@ -194,6 +195,19 @@ def test_nothing_is_left_of_what_is_erased(memory: AgentMemory) -> None:
     assert not receipt.scan.leftovers
     assert memory.documents.get(("a",), "x") is None
     assert not memory.remember("zanzibar").documents
+
+
+def test_an_export_brings_documents_into_another_memory(home: Path, tmp_path: Path) -> None:
+    with open_memory(home, user="ann") as ann:
+        ann.documents.put(("a",), "x", {"half": "\ud800"}, texts=["bees on the roof"])
+        ann.documents.append(("s",), [1, 2])
+        with (tmp_path / "export.jsonl").open("w") as file:
+            run(export_user(engine_of(ann), ann.async_view.scope, file.write))
+    with open_memory(tmp_path / "other", user="bob") as bob:
+        bob.import_file(tmp_path / "export.jsonl")
+        assert bob.documents.get(("a",), "x").load() == {"half": "\ud800"}  # type: ignore[union-attr]
+        assert bob.documents.read_values(("s",)) == [1, 2]
+        assert names(bob.remember("bees").documents) == ["x"]
 
 
 def test_threads_take_every_item_once(memory: AgentMemory) -> None:
