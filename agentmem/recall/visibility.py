@@ -135,20 +135,17 @@ def _speaker_names(columns: RecordColumns, turn_mask: Bools) -> tuple[str, ...]:
 
 
 async def find_asking_turn(context: SearchContext, text: str) -> tuple[str, ...]:
-    """The id of the turn that asks: the newest with this very text among the last ones; () for none.
+    """The id of the turn that asks: the newest with this very text among the last of the conversation; () for none.
 
-    These are the last turns of the conversation, or of all where the scope names none. Who stores a question and then
-    asks for what matters would find the question first.
+    Who stores a question and then asks for what matters would find the question first.
     """
     columns, conversation_id = context.columns, context.scope.conversation_id
-    if conversation_id is None:
-        latest = np.flatnonzero(context.turn_mask)[::-1][:MAX_ASKING_TURNS]
-    else:
-        inside = np.flatnonzero(
-            context.turn_mask & (columns.conversation == columns.conversations.find_code(conversation_id))
-        )
-        latest = inside[np.argsort(columns.position[inside], kind="stable")][::-1][:MAX_ASKING_TURNS]
+    code = -1 if conversation_id is None else columns.conversations.find_code(conversation_id)
+    if code < 0:
+        return ()
     said = text.split()
+    inside = np.flatnonzero(context.turn_mask & (columns.conversation == code))
+    latest = inside[np.argsort(columns.position[inside], kind="stable")][::-1][:MAX_ASKING_TURNS]
     alike = [int(ordinal) for ordinal in latest if columns.words[ordinal] == len(said)]
     for record in await context.read(alike):
         if isinstance(record, Turn) and record.content.split() == said:

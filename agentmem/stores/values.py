@@ -32,8 +32,8 @@ class Where:
     after: tuple[int, str, str] | None = None  # what comes after this seq, kind and id in the order of `seq`
     since: datetime | None = None  # world time begins at or after
     until: datetime | None = None  # world time begins before
+    dedup_prefix: str | None = None  # what `Record.dedup_key()` begins with
     ends_after: datetime | None = None  # world time ends after, or never
-    dedup_prefix: str | None = None  # what `Record.dedup_key()` begins with; it ends with a colon
 
 
 def prefix_range(prefix: str) -> tuple[str, str]:

@@ -134,7 +134,6 @@ async def test_the_model_is_given_what_other_sessions_said(home: Path) -> None:
         given, asked = model.calls[-1].input
         assert given["role"] == "user"
         assert "peanuts" in given["content"]
-        assert "What am I" not in str(given)
         assert asked["content"] == "What am I allergic to?"
         assert model.calls[-1].system_instructions == "Be short."
         assert [each.get("role") for each in await friday.get_items()] == ["user", "assistant"]

@@ -28,8 +28,6 @@ ITEMS = 1_000  # of a session
 
 def compare_stores(folder: Path, documents: int, rounds: int, embedder: str) -> Iterator[str]:
     """Puts and searches of LangGraph's store, with so many documents in it."""
-    from langgraph.store.base import PutOp
-
     from agentmem.adapters.langgraph import AgentMemStore
 
     settings = load_settings(home=folder / "home", embedder=embedder)
@@ -45,13 +43,7 @@ def compare_stores(folder: Path, documents: int, rounds: int, embedder: str) -> 
         open_peer(folder / "peer.db", embed, model.dimensions) as peer,
     ):
         stores = (AgentMemStore(memory, fields=["text"]), peer)
-        filled: tuple[list[float], list[float]] = [], []
-        for start in range(0, documents, PUTS_AT_ONCE):
-            some = said[start : min(documents, start + PUTS_AT_ONCE)]
-            ops = [PutOp(NAMESPACE, f"d{start + n}", {"text": text, "n": start + n}) for n, text in enumerate(some)]
-            for store, times in zip(stores, filled, strict=True):
-                times.append(measure_ms(lambda s=store, o=ops: (s.batch(o), s is peer or memory.flush())))
-        yield compare(f"put {PUTS_AT_ONCE}, until they are found", *filled)
+        yield compare(f"put {PUTS_AT_ONCE}, until they are found", *fill(memory, stores, said[:documents]))
         asks: dict[str, Callable[[Any, int], object]] = {
             "search by a query": lambda store, n: store.search(NAMESPACE, query=questions[n]),
             "search by a query and a filter": lambda store, n: store.search(
@@ -69,6 +61,19 @@ def compare_stores(folder: Path, documents: int, rounds: int, embedder: str) -> 
                 for store, times in zip(stores, took, strict=True):
                     times.append(measure_ms(lambda a=ask, s=store, n=n: a(s, n)))
             yield compare(f"{name}, {documents:,} documents, p50", *took)
+
+
+def fill(memory: AgentMemory, stores: tuple[Any, Any], texts: Sequence[str]) -> tuple[list[float], list[float]]:
+    """Put the texts into both; milliseconds of each batch."""
+    from langgraph.store.base import PutOp
+
+    took: tuple[list[float], list[float]] = [], []
+    for start in range(0, len(texts), PUTS_AT_ONCE):
+        some = texts[start : start + PUTS_AT_ONCE]
+        ops = [PutOp(NAMESPACE, f"d{start + n}", {"text": text, "n": start + n}) for n, text in enumerate(some)]
+        took[0].append(measure_ms(lambda o=ops: (stores[0].batch(o), memory.flush())))
+        took[1].append(measure_ms(lambda o=ops: stores[1].batch(o)))
+    return took
 
 
 async def compare_sessions(folder: Path, rounds: int) -> list[str]:

@@ -87,7 +87,8 @@ def test_a_filter_reads_by_its_index(db: apsw.Connection, where: Where, order: s
 
 def test_a_filter_holds_no_value_of_the_caller() -> None:
     evil = "x' OR 1=1 --"
-    where = Where((evil,), (evil, evil), evil, (evil,), (evil,), (evil,), evil, (1, evil, evil), START, START, evil)
+    names = ((evil,), (evil, evil), evil, (evil,), (evil,), (evil,), evil)
+    where = Where(*names, (1, evil, evil), START, START, evil, START)
     condition, values = compile_where(evil, where, DIALECT)
     assert evil not in condition
     assert set(re.findall(r":(\w+)", condition)) == set(values)
