@@ -30,7 +30,6 @@ from agentmem.memory.documents import DocumentDraft, Documents
 RECORDS = "pydantic_ai_conversation"  # the namespace of records, a label for each conversation below it
 MESSAGES = "pydantic_ai_message"  # of messages, a label for each conversation below it
 PLACES = ("pydantic_ai_place",)  # of the conversation in which each entry lies
-MAX_MESSAGES = 100_000  # of a conversation that is read
 BATCH_SIZE = 1_000  # messages that one transaction stores
 _RECORD = TypeAdapter(ConversationRecord)
 
@@ -154,7 +153,7 @@ class AgentMemConversationStore(ConversationStore):
             if wanted not in known:
                 place = await self._documents.get(PLACES, wanted)
                 path = (MESSAGES, place.load()) if place is not None else None
-                values = await self._documents.read_values(path, MAX_MESSAGES) if path else []
+                values = await self._documents.read_values(path) if path else []
                 known.update({value["id"]: value for value in values})
             line.append(known[wanted])
             wanted = known[wanted]["parent_id"]

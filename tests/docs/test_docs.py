@@ -40,6 +40,7 @@ PAGES = [
     "docs/adapters/langgraph.md",
     "docs/adapters/openai-agents.md",
     "docs/adapters/pydantic-ai.md",
+    "docs/adapters/llama-index.md",
     "docs/adapters/adk.md",
     "docs/adapters/mem0.md",
 ]

@@ -18,7 +18,7 @@ LIKELY = 60  # vulture's confidence, in percent, that a name is used nowhere it 
 # Called by a framework, by name.
 NAMES = ["__*__", "model_config", "pytest_*", "settings_customise_sources", "test_*", "Test*"]
 NAMES += ["after_agent", "aafter_agent", "wrap_model_call", "awrap_model_call"]
-NAMES += ["before_model_request", "delete_record"]
+NAMES += ["before_model_request", "delete_record", "_aget", "_aput"]
 NAMES += ["format_options", "pipe_data_received", "process_exited", "connection_lost", "log_message", "describe"]
 DECORATORS = [
     "@*.command",
