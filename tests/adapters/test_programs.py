@@ -9,13 +9,9 @@ from pathlib import Path
 import pytest
 
 PROGRAMS = sorted((Path(__file__).resolve().parents[2] / "docs/examples/adapters").glob("*.py"))
-NIGHTLY = ("crewai_memory.py",)  # its package is too large for a run by day
 
 
-@pytest.mark.parametrize(
-    "program",
-    [pytest.param(each, marks=[pytest.mark.nightly] * (each.name in NIGHTLY), id=each.name) for each in PROGRAMS],
-)
+@pytest.mark.parametrize("program", PROGRAMS, ids=[each.name for each in PROGRAMS])
 def test_a_program_finds_what_it_stored(
     program: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
