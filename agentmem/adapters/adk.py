@@ -75,7 +75,7 @@ class AgentMemMemoryService(BaseMemoryService):
         for entry in memories:
             if text := _join_text(entry.content):
                 since = None if entry.timestamp is None else _parse_time(entry.timestamp)
-                await self._bridge.run_async(view.learn_fact(text, source="adk", valid_from=since))
+                await self._bridge.finish(view.learn_fact(text, source="adk", valid_from=since))
 
     async def search_memory(self, *, app_name: str, user_id: str, query: str) -> SearchMemoryResponse:
         """What fits the query best of this user and this app: turns, and facts that were read from them or added."""
@@ -90,7 +90,7 @@ class AgentMemMemoryService(BaseMemoryService):
         if not memory_id:
             return
         try:
-            await self._bridge.run_async(self._open_view(app_name, user_id).forget(memory_id, reason="deleted"))
+            await self._bridge.finish(self._open_view(app_name, user_id).forget(memory_id, reason="deleted"))
         except NotFound:
             log_event(logging.INFO, "adk_memory_not_found", app=app_name)
 
@@ -105,7 +105,7 @@ class AgentMemMemoryService(BaseMemoryService):
         turns = [_build_turn(event, conversation) for event in events if _has_text(event)]
         for start in range(0, len(turns), BATCH_SIZE):
             batch = turns[start : start + BATCH_SIZE]
-            stored = await self._bridge.run_async(view.store_turns(batch, on_error="skip"))
+            stored = await self._bridge.finish(view.store_turns(batch, on_error="skip"))
             if stored.skipped:
                 log_event(logging.WARNING, "adk_events_skipped", app=app_name, count=len(stored.skipped))
 

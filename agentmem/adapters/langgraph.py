@@ -80,7 +80,7 @@ class AgentMemStore(BaseStore):
 
     async def abatch(self, ops: Iterable[Op]) -> list[Result]:
         """The same, awaited."""
-        return await self._bridge.run_async(self._run_ops(list(ops)))
+        return await self._bridge.finish(self._run_ops(list(ops)))
 
     def sweep_ttl(self) -> int:
         """Delete what has expired in the memory's own user; returns how many. The job `cleanup` does it for all."""
@@ -88,7 +88,7 @@ class AgentMemStore(BaseStore):
 
     async def asweep_ttl(self) -> int:
         """The same, awaited."""
-        return len(await self._bridge.run_async(self._bridge.memory.documents.remove_expired()))
+        return len(await self._bridge.finish(self._bridge.memory.documents.remove_expired()))
 
     async def _run_ops(self, ops: Sequence[Op]) -> list[Result]:
         results: list[Result] = [None] * len(ops)
@@ -199,7 +199,7 @@ class AgentMemChatHistory(BaseChatMessageHistory):
 
     async def aadd_messages(self, messages: Sequence[BaseMessage]) -> None:
         """The same, awaited."""
-        await self._bridge.run_async(self._add(messages))
+        await self._bridge.finish(self._add(messages))
 
     def clear(self) -> None:
         """Delete all messages."""
@@ -207,7 +207,7 @@ class AgentMemChatHistory(BaseChatMessageHistory):
 
     async def aclear(self) -> None:
         """The same, awaited."""
-        await self._bridge.run_async(self._bridge.memory.documents.clear(self._path))
+        await self._bridge.finish(self._bridge.memory.documents.clear(self._path))
 
     async def _read(self) -> list[BaseMessage]:
         return messages_from_dict(await self._bridge.memory.documents.read_values(self._path))

@@ -91,19 +91,20 @@ class Documents:
     async def write(self, puts: Sequence[DocumentDraft], deletes: Sequence[Name] = ()) -> list[Document]:
         """Write and delete documents in one transaction; returns those written, in the order given.
 
-        A name may be given once. Deleting what is not there does nothing. Raises InvalidRecord naming the field.
+        Of a name that is put twice the last value counts. A deleted document's turn is forgotten; deleting what is not
+        there does nothing. Raises InvalidRecord naming the field.
         """
         if len(puts) + len(deletes) > MAX_WRITES:
             message = f"puts: at most {MAX_WRITES:,} documents at once, got {len(puts) + len(deletes):,}"
             raise InvalidRecord(message, field="puts")
         fresh = [self._build(draft) for draft in puts]
-        gone = [(KIND, self._derive_id(check_namespace(namespace), name)) for namespace, name in deletes]
+        gone = [self._derive_id(check_namespace(namespace), name) for namespace, name in deletes]
 
         async def build(write: WriteAttempt) -> list[Change]:
             now, before = write.now, await self._read(record.id for record in fresh)
             changes = [write.build_change(_stamp(record, before.get(record.id), now)) for record in fresh]
-            if gone:
-                changes.append(write.build_change(deletes=gone))
+            if held := await self._read(gone):
+                changes.append(await self._build_removal(write, list(held.values())))
             return self._number(changes)
 
         entries = await self._context.engine.write_all(

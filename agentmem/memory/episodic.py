@@ -127,7 +127,7 @@ class EpisodicMemory:
         self, turns: Sequence[Mapping[str, Any]], build_more: Callable[[WriteAttempt], Sequence[Change]]
     ) -> None:
         """Store turns, and in the same transaction what `build_more` makes."""
-        await self._store_prepared(self._prepare_turns(turns, "raise")[0], None, build_more)
+        await self._store_prepared(self._prepare_turns(turns, "raise", len(turns))[0], None, build_more)
 
     async def _store_prepared(
         self,
@@ -164,14 +164,14 @@ class EpisodicMemory:
         return turns
 
     def _prepare_turns(
-        self, turns: Sequence[object], on_error: OnError
+        self, turns: Sequence[object], on_error: OnError, limit: int = MAX_TURNS_PER_WRITE
     ) -> tuple[dict[int, PreparedTurn], list[SkippedTurn]]:
         """The turns that can be stored, by their position, and those that cannot."""
         if isinstance(turns, str | Mapping) or not isinstance(turns, Sequence):
             raise InvalidRecord("turns must be a list of turns", field="turns")
-        if len(turns) > MAX_TURNS_PER_WRITE:
+        if len(turns) > limit:
             raise InvalidRecord(
-                f"turns: at most {MAX_TURNS_PER_WRITE} at once (one transaction), got {len(turns)}; send them in parts",
+                f"turns: at most {limit} at once (one transaction), got {len(turns)}; send them in parts",
                 field="turns",
             )
         prepared, skipped, reader = dict[int, PreparedTurn](), list[SkippedTurn](), MessageReader()

@@ -129,8 +129,19 @@ def test_items_at_the_end_keep_their_order_and_take_their_turns_along(memory: Ag
     assert [each.content for each in memory.episodic.recent_turns()] == ["I moved to Bergen"]
     assert memory.documents.pop(("s",)).load() == {"n": 21}  # type: ignore[union-attr]
     assert memory.episodic.recent_turns() == []
+    memory.documents.append(("s",), ["last"], turns={0: turn})
+    (last,) = memory.documents.find(("s",), limit=1)
+    memory.documents.delete(("s",), last.name)
+    assert memory.episodic.recent_turns() == []
     assert memory.documents.clear(("s",)) == 21
     assert memory.documents.pop(("s",)) is None
+
+
+def test_a_long_conversation_comes_in_at_once(memory: AgentMemory) -> None:
+    words = [f"message {n}" for n in range(2_100)]
+    memory.documents.append(("s",), words, turns={n: {"content": text} for n, text in enumerate(words)})
+    assert memory.documents.read_values(("s",)) == words
+    assert [turn.content for turn in memory.episodic.recent_turns(2)] == words[-2:]
 
 
 def test_a_list_that_is_read_again_is_as_it_stands(memory: AgentMemory) -> None:
