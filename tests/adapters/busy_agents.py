@@ -18,6 +18,8 @@ from google.genai import types
 from langchain_core.messages import HumanMessage
 from langgraph.store.base import PutOp
 from llama_index.core.llms import ChatMessage
+from pydantic_ai.conversation import Conversation
+from pydantic_ai.messages import ModelRequest, UserPromptPart
 
 from agentmem import AgentMemory, AsyncAgentMemory
 from agentmem.adapters.adk import AgentMemMemoryService
@@ -26,6 +28,7 @@ from agentmem.adapters.langgraph import AgentMemChatHistory, AgentMemStore
 from agentmem.adapters.llama_index import AgentMemChatStore
 from agentmem.adapters.mem0 import AsyncMemory
 from agentmem.adapters.openai_agents import SESSIONS, AgentMemSession
+from agentmem.adapters.pydantic_ai import AgentMemConversationStore
 
 AGENTS = 10  # in a process
 USERS = 5
@@ -39,6 +42,7 @@ KINDS = (
     "llama index",
     "adk",
     "mem0",
+    "pydantic ai",
 )
 Write = Callable[[list[str]], Awaitable[Any]]
 
@@ -61,6 +65,7 @@ def build_writer(memory: AsyncAgentMemory, mem0: AsyncMemory, kind: str) -> Writ
         AgentMemChatHistory(memory, SHARED),
         AgentMemSession(SHARED, memory),
     )
+    saved = AgentMemConversationStore(memory)
     tool, chats, service = AgentMemAsyncMemoryTool(memory), AgentMemChatStore(memory), AgentMemMemoryService(memory)
     writers: dict[str, Write] = {
         "langgraph store": lambda names: store.abatch([PutOp((SHARED,), name, {"name": name}) for name in names]),
@@ -78,6 +83,7 @@ def build_writer(memory: AsyncAgentMemory, mem0: AsyncMemory, kind: str) -> Writ
         "mem0": lambda names: mem0.add(
             [{"role": "user", "content": name} for name in names], user_id=user, infer=False
         ),
+        "pydantic ai": lambda names: saved.save(build_conversation(names), scope=SHARED),
     }
     return writers[kind]
 
@@ -85,6 +91,20 @@ def build_writer(memory: AsyncAgentMemory, mem0: AsyncMemory, kind: str) -> Writ
 def build_event(text: str) -> Event:
     """What a user says in ADK."""
     return Event(id=text, author="user", content=types.Content(role="user", parts=[types.Part(text=text)]))
+
+
+def build_conversation(names: list[str]) -> Conversation:
+    """A conversation of its own for each batch: two writers of one conflict, which is their contract."""
+    return Conversation(messages=[ModelRequest([UserPromptPart(name)]) for name in names], conversation_id=names[0])
+
+
+async def read_conversations(memory: AgentMemory) -> list[str]:
+    """The prompts of all conversations of a user."""
+    store, names = AgentMemConversationStore(memory), list[str]()
+    for record in await store.list_conversations(scope=SHARED):
+        loaded = await store.load(record.conversation_id)
+        names += [str(part.content) for message in loaded.messages for part in message.parts] if loaded else []
+    return names
 
 
 async def run_agent(
@@ -132,6 +152,8 @@ def read_names(memory: AgentMemory, kind: str) -> list[str]:
     if kind == "llama index":
         found = asyncio.run(AgentMemChatStore(memory).get_messages(SHARED))
         return [str(message.content) for message in found]
+    if kind == "pydantic ai":
+        return asyncio.run(read_conversations(memory))
     channel = f"adk:{SHARED}" if kind == "adk" else "_global"
     turns = memory.scoped(channel=channel, channels=(channel,)).episodic.recent_turns(1_000_000)
     return [turn.content for turn in sorted(turns, key=lambda turn: turn.seq) if agent_kind(turn.content) == kind]
